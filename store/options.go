@@ -1,0 +1,33 @@
+package store
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// WithDefaults fills in what was left out.
+func (o Options) WithDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = SystemClock{}
+	}
+	if o.NewID == nil {
+		o.NewID = NewID
+	}
+	if o.TTL == 0 {
+		o.TTL = 7 * 24 * time.Hour
+	}
+	if o.MaxAttempts == 0 {
+		o.MaxAttempts = 3
+	}
+	if o.Wake == nil {
+		o.Wake = func(string) {}
+	}
+	return o
+}
+
+// NewID makes a UUIDv7 (RFC 9562): ids made later sort later, which keeps
+// index inserts at one end.
+func NewID() string {
+	return uuid.Must(uuid.NewV7()).String()
+}

@@ -1,0 +1,126 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// Enqueue stores a message.
+func (s *Store) Enqueue(ctx context.Context, m agentrelay.Message) (result store.Enqueued, err error) {
+	sum := m.Fingerprint()
+	err = s.send(ctx, func(t *tx) error {
+		var err error
+		result, err = t.enqueue(m, sum[:])
+		return err
+	})
+	return result, err
+}
+
+func (t *tx) enqueue(m agentrelay.Message, fingerprint []byte) (store.Enqueued, error) {
+	var ts int64
+	var known []byte
+	found, err := t.one(`SELECT ts, fingerprint FROM messages WHERE id = ?`, []any{m.ID}, &ts, &known)
+	switch {
+	case err != nil:
+		return store.Enqueued{}, err
+	case found && bytes.Equal(known, fingerprint):
+		return store.Enqueued{Duplicate: true, TS: time.UnixMilli(ts)}, nil
+	case found:
+		return store.Enqueued{}, failure(agentrelay.CodeIDConflict,
+			"this id was used before for a different message; send this one under an id of its own")
+	}
+	position, registered, err := t.nextPosition(m.To, true)
+	if err != nil {
+		return store.Enqueued{}, err
+	}
+	if !registered {
+		return store.Enqueued{}, failure(agentrelay.CodeNoSuchAgent, `no agent "`+m.To+`" ever registered`)
+	}
+	return store.Enqueued{TS: time.UnixMilli(t.wall)}, t.insert(m, fingerprint, position)
+}
+
+// insert stores a new message, queued.
+func (t *tx) insert(m agentrelay.Message, fingerprint []byte, position int64) error {
+	expires := t.wall + millis(t.options.TTL)
+	t.woken[m.To] = true
+	return t.exec(`INSERT INTO messages (id, sender, recipient, ts, type, kind, ack, reply_to, root_id, parent_id,
+			body, fingerprint, status, first_position, position, expires_at, due_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?)`,
+		m.ID, m.From, m.To, t.wall, string(m.Type), string(m.Kind), m.Ack, m.ReplyTo, m.RootID, m.ParentID,
+		[]byte(m.Body), fingerprint, position, position, expires, expires)
+}
+
+// receipt puts the one receipt of a message into its sender's inbox and
+// returns its id. An error receipt carries text.
+func (t *tx) receipt(r *row, failed bool, text string) (id string, err error) {
+	body := []byte(`{"status":"ok"}`)
+	if failed {
+		body = append(agentrelay.AppendString([]byte(`{"status":"error","error":`), text), '}')
+	}
+	m := agentrelay.Message{
+		ID: t.options.NewID(), From: r.To, To: r.From, Type: agentrelay.TypeAck,
+		Kind: agentrelay.KindMessage, Body: body, ReplyTo: r.ID,
+	}
+	position, _, err := t.nextPosition(m.To, false)
+	if err != nil {
+		return "", err
+	}
+	sum := m.Fingerprint()
+	if err := t.insert(m, sum[:], position); err != nil {
+		return "", err
+	}
+	r.receiptID = m.ID
+	return m.ID, t.exec(`UPDATE messages SET receipt_id = ? WHERE seq = ?`, m.ID, r.seq)
+}
+
+// Acknowledge ends a message and sends its receipt.
+func (s *Store) Acknowledge(ctx context.Context, a store.Acknowledgement) (id string, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		var err error
+		id, err = t.acknowledge(a)
+		return err
+	})
+	return id, err
+}
+
+func (t *tx) acknowledge(a store.Acknowledgement) (receiptID string, err error) {
+	r, err := t.findFor(a.Agent, a.ID)
+	if err != nil {
+		return "", err
+	}
+	if r.Type == agentrelay.TypeAck {
+		return "", failure(agentrelay.CodeBadRequest, "this is a receipt; receipts are not acknowledged")
+	}
+	if r.receiptID != "" {
+		return r.receiptID, nil
+	}
+	switch r.Status {
+	case agentrelay.StatusDone:
+		return t.receipt(r, false, "")
+	case agentrelay.StatusFailed:
+		return t.receipt(r, true, r.Error)
+	}
+	status, text := agentrelay.StatusDone, r.Error
+	if a.Failed {
+		status, text = agentrelay.StatusFailed, a.Error
+	}
+	if err := t.end(r, status, text); err != nil {
+		return "", err
+	}
+	return t.receipt(r, a.Failed, a.Error)
+}
+
+// end makes a message done or failed; it is never delivered again.
+func (t *tx) end(r *row, status agentrelay.Status, text string) error {
+	due := r.dueAt
+	if r.stage == stageRetained {
+		due = r.expiresAt
+	}
+	r.Status, r.Error, r.leaseID, r.dueAt = status, text, "", due
+	return t.exec(`UPDATE messages SET status = ?, error = ?, attempts = ?, lease_id = NULL, ended_leases = ?, due_at = ? WHERE seq = ?`,
+		string(status), text, r.Attempts, string(r.ended), due, r.seq)
+}

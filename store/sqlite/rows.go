@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"database/sql"
+	"math"
+	"time"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// The stages of a message's retention, apart from its status.
+const (
+	stageRetained = 0
+	stageExpiring = 1
+	stageErased   = 2
+)
+
+const (
+	columns = `seq, id, sender, recipient, ts, type, kind, ack, reply_to, root_id, parent_id, status, attempts,
+		first_position, position, delivered_at, lease_id, ended_leases, receipt_id, error, expires_at, stage, due_at`
+	// withBody and withoutBody are what row scans.
+	withBody    = `SELECT ` + columns + `, body FROM messages `
+	withoutBody = `SELECT ` + columns + `, NULL FROM messages `
+)
+
+// noByteLimit lets a query return bodies of any size.
+const noByteLimit = math.MaxInt
+
+// row is a stored message.
+type row struct {
+	agentrelay.Message
+	seq           int64
+	firstPosition int64
+	position      int64
+	leaseID       string
+	ended         endedLeases
+	receiptID     string
+	expiresAt     int64
+	stage         int
+	dueAt         int64
+}
+
+func (r *row) scan(from interface{ Scan(...any) error }) error {
+	var ts int64
+	var delivered sql.NullInt64
+	var lease, receipt sql.NullString
+	var ended string
+	var body []byte
+	err := from.Scan(&r.seq, &r.ID, &r.From, &r.To, &ts, &r.Type, &r.Kind, &r.Ack, &r.ReplyTo, &r.RootID, &r.ParentID,
+		&r.Status, &r.Attempts, &r.firstPosition, &r.position, &delivered, &lease, &ended, &receipt, &r.Error,
+		&r.expiresAt, &r.stage, &r.dueAt, &body)
+	r.TS = time.UnixMilli(ts)
+	if delivered.Valid {
+		r.DeliveredAt = time.UnixMilli(delivered.Int64)
+	}
+	r.leaseID, r.receiptID, r.ended, r.Body = lease.String, receipt.String, endedLeases(ended), body
+	return err
+}
+
+// view is the message as others see it at a given time.
+func (r *row) view(now instant) agentrelay.Message {
+	m := r.Message
+	switch {
+	case m.Status == agentrelay.StatusQueued && r.expiresAt <= now.wall:
+		m.Status = agentrelay.StatusExpired
+	case m.Status == agentrelay.StatusLeased:
+		until := r.dueAt
+		if until < now.opened {
+			until = now.opened + millis(store.LeaseGrace)
+		}
+		m.LeaseUntil = time.UnixMilli(until)
+	}
+	return m
+}
+
+// over reports whether a leased message's lease is over.
+func (r *row) over(now instant) bool {
+	return r.Status == agentrelay.StatusLeased && r.dueAt <= now.steady && r.dueAt >= now.leaseFloor()
+}
+
+// nullable is a time as it is stored, NULL if it is zero.
+func nullable(t time.Time) sql.NullInt64 {
+	if t.IsZero() {
+		return sql.NullInt64{}
+	}
+	return sql.NullInt64{Int64: t.UnixMilli(), Valid: true}
+}
+
+// page collects messages until their bodies would exceed a number of bytes;
+// it takes at least one.
+type page struct {
+	rows []*row
+	left int
+	full bool
+}
+
+// read adds the rows of a query, until the page is full.
+func (p *page) read(stmt *sql.Stmt, args ...any) error {
+	rows, err := stmt.Query(args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r := new(row)
+		if err := r.scan(rows); err != nil {
+			return err
+		}
+		if p.left -= len(r.Body); p.left < 0 && len(p.rows) > 0 {
+			p.full = true
+			return nil
+		}
+		p.rows = append(p.rows, r)
+	}
+	return rows.Err()
+}
+
+// collect reads one page.
+func collect(stmt *sql.Stmt, maxBytes int, args ...any) ([]*row, error) {
+	p := page{left: maxBytes}
+	err := p.read(stmt, args...)
+	return p.rows, err
+}
+
+// find reads one message by its id; nil if there is none.
+func (t *tx) find(id string) (*row, error) {
+	list, err := t.rows(withoutBody+`WHERE id = ?`, id)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// findFor reads a message that must be of agent's inbox.
+func (t *tx) findFor(agent, id string) (*row, error) {
+	r, err := t.find(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return nil, failure(agentrelay.CodeNoSuchMessage, "no message has this id, or it was forgotten after its time")
+	case r.To != agent:
+		return nil, failure(agentrelay.CodeForbidden, "only the recipient of a message can do this")
+	}
+	return r, nil
+}

@@ -1,0 +1,162 @@
+// Package sqlite is the store that comes with the relay: one SQLite file, no
+// cgo.
+//
+// Every write is durable before it is answered: write-ahead log with
+// synchronous=FULL (https://www.sqlite.org/pragma.html#pragma_synchronous).
+// Writes that arrive while a commit is under way share the next one. Reads
+// have connections of their own and do not wait for writes.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// Names of the files in the data directory. SQLite adds relay.db-wal and
+// relay.db-shm.
+const (
+	databaseFile = "relay.db"
+	lockFile     = "relay.lock"
+)
+
+// Options say where the store is.
+type Options struct {
+	// Dir is the data directory. It is made, readable by its owner alone, if
+	// it does not exist.
+	Dir string
+	store.Options
+}
+
+// Store is a store.Store in one SQLite file.
+type Store struct {
+	options store.Options
+	epoch   string
+	lock    *flock.Flock
+	reader  *sql.DB
+	writer  *writer
+	time    *steadyClock
+
+	// forgetFrom is the monotonic time before which no row is removed, since
+	// the wall clock jumped forward.
+	forgetFrom atomic.Int64
+	read       statements
+}
+
+var _ store.Store = (*Store)(nil)
+
+// ErrInUse is returned by Open when another process has the data directory.
+var ErrInUse = errors.New("another broker is using this data directory")
+
+// Open opens the store in o.Dir, making it if there is none. What it checks
+// does not grow with what is stored. The caller closes the store.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
+	}
+	if !locked {
+		return nil, fmt.Errorf("data directory %s: %w; stop it, or set another data_dir", dir, ErrInUse)
+	}
+	s := &Store{options: o.Options.WithDefaults(), lock: lock}
+	if err := s.open(ctx, filepath.Join(dir, databaseFile)); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, path string) error {
+	// SQLite would make the file with the umask's mode.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	db := sql.OpenDB(newConnector(path, writeSettings))
+	s.time = newSteadyClock(s.options.Clock)
+	if err := migrate(ctx, db, path); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if s.epoch, err = establish(ctx, db, s.time.wall()); err != nil {
+		return errors.Join(fmt.Errorf("open the database %s: %w", path, err), db.Close())
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open the database %s: %w", path, err), db.Close())
+	}
+	s.writer = newWriter(s, db, conn)
+	s.reader = sql.OpenDB(newConnector(path, readSettings))
+	s.reader.SetMaxOpenConns(readConnections)
+	s.reader.SetMaxIdleConns(readConnections)
+	s.read = statements{prepare: s.reader.PrepareContext}
+	return nil
+}
+
+// Epoch is the random name of this database.
+func (s *Store) Epoch() string { return s.epoch }
+
+// Failed is closed when a commit failed for a reason other than a full disk.
+func (s *Store) Failed() <-chan struct{} { return s.writer.failed }
+
+// Err is why the store failed; nil while it works.
+func (s *Store) Err() error {
+	select {
+	case <-s.writer.failed:
+		return s.writer.failure
+	default:
+		return nil
+	}
+}
+
+// Probe makes a durable write.
+func (s *Store) Probe(ctx context.Context) error {
+	return s.write(ctx, func(t *tx) error {
+		return t.exec(`UPDATE store SET probed_at = ?`, t.wall)
+	})
+}
+
+// Close commits what was begun and releases the database and the directory.
+func (s *Store) Close() error {
+	var errs []error
+	if s.writer != nil {
+		errs = append(errs, s.writer.close())
+	}
+	if s.reader != nil {
+		s.read.close()
+		errs = append(errs, s.reader.Close())
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}
+
+// establish returns the database's epoch, making it in a new database.
+func establish(ctx context.Context, db *sql.DB, now int64) (epoch string, err error) {
+	if _, err := db.ExecContext(ctx,
+		`INSERT INTO store (id, epoch, created_at) VALUES (1, ?, ?) ON CONFLICT DO NOTHING`, store.NewID(), now); err != nil {
+		return "", err
+	}
+	err = db.QueryRowContext(ctx, `SELECT epoch FROM store`).Scan(&epoch)
+	return epoch, err
+}
+
+// millis is a duration in the unit of the schema.
+func millis(d time.Duration) int64 { return d.Milliseconds() }

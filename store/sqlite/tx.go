@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// tx is the transaction of one batch.
+type tx struct {
+	instant
+	writer  *writer
+	options store.Options
+	// shift is how far this transaction moves steady time.
+	shift int64
+	// woken are the inboxes that got something to deliver.
+	woken map[string]bool
+}
+
+// runAll runs each operation in a savepoint of its own.
+func (t *tx) runAll(batch []*operation) (results []error, err error) {
+	if t.shift = t.writer.store.time.jump(); t.shift != 0 {
+		if err := t.moveTime(); err != nil {
+			return nil, err
+		}
+	}
+	results = make([]error, len(batch))
+	for i, op := range batch {
+		if results[i], err = t.run(op); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// run returns the operation's own result, and err if the batch cannot go on.
+func (t *tx) run(op *operation) (result, err error) {
+	if err := t.exec(`SAVEPOINT operation`); err != nil {
+		return nil, err
+	}
+	result = op.do(t)
+	if result != nil {
+		if endsBatch(result) {
+			return nil, result
+		}
+		if err := t.exec(`ROLLBACK TO operation`); err != nil {
+			return nil, err
+		}
+		result = translate(result)
+	}
+	return result, t.exec(`RELEASE operation`)
+}
+
+// moveTime moves steady time to the wall clock, and with it what is measured
+// by it.
+func (t *tx) moveTime() error {
+	t.steady += t.shift
+	t.opened += t.shift
+	if err := t.exec(`UPDATE messages SET due_at = due_at + ? WHERE status = 'leased'`, t.shift); err != nil {
+		return err
+	}
+	return t.exec(`UPDATE messages SET due_at = due_at + ? WHERE stage = 1`, t.shift)
+}
+
+func (t *tx) exec(query string, args ...any) error {
+	stmt, err := t.writer.stmts.get(query)
+	if err != nil {
+		return err
+	}
+	_, err = stmt.Exec(args...)
+	return err
+}
+
+// one scans the only row of a query; found is false if there is none.
+func (t *tx) one(query string, args []any, to ...any) (found bool, err error) {
+	stmt, err := t.writer.stmts.get(query)
+	if err != nil {
+		return false, err
+	}
+	err = stmt.QueryRow(args...).Scan(to...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// rows reads a query to its end.
+func (t *tx) rows(query string, args ...any) ([]*row, error) {
+	stmt, err := t.writer.stmts.get(query)
+	if err != nil {
+		return nil, err
+	}
+	return collect(stmt, noByteLimit, args...)
+}
+
+// nextPosition advances an inbox's counter. With registered, an inbox whose
+// agent is not registered has none.
+func (t *tx) nextPosition(agent string, registered bool) (position int64, found bool, err error) {
+	if registered {
+		found, err = t.one(`UPDATE agents SET position = position + 1
+			WHERE name = ? AND registered_at IS NOT NULL RETURNING position`, []any{agent}, &position)
+		return position, found, err
+	}
+	found, err = t.one(`INSERT INTO agents (name, position) VALUES (?, 1)
+		ON CONFLICT (name) DO UPDATE SET position = position + 1 RETURNING position`, []any{agent}, &position)
+	return position, found, err
+}
+
+// statements keeps prepared statements by their text, of which there are few.
+type statements struct {
+	prepare func(context.Context, string) (*sql.Stmt, error)
+	mu      sync.RWMutex
+	byText  map[string]*sql.Stmt
+}
+
+func (s *statements) get(query string) (*sql.Stmt, error) {
+	s.mu.RLock()
+	stmt := s.byText[query]
+	s.mu.RUnlock()
+	if stmt != nil {
+		return stmt, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stmt := s.byText[query]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := s.prepare(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	if s.byText == nil {
+		s.byText = map[string]*sql.Stmt{}
+	}
+	s.byText[query] = stmt
+	return stmt, nil
+}
+
+func (s *statements) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stmt := range s.byText {
+		_ = stmt.Close()
+	}
+	s.byText = nil
+}
+
+func failure(code agentrelay.Code, message string) error {
+	return &agentrelay.Error{Code: code, Message: message}
+}

@@ -1,0 +1,223 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// maxBatch bounds how many operations share a commit, and with it how long
+// one of them waits for the others.
+const maxBatch = 256
+
+// operation is one atomic use case that waits for its commit.
+type operation struct {
+	// do runs inside the transaction. It may run again in another
+	// transaction, so it must not keep anything from an earlier run.
+	do func(*tx) error
+	// grows marks what a full disk may refuse: new messages. Everything else
+	// ends or changes what is there and goes on.
+	grows bool
+	// taken is set by the writer when it begins, or by a caller that gives up
+	// before that.
+	taken atomic.Bool
+	done  chan error
+}
+
+// writer is the one connection that writes. A single goroutine commits
+// whatever has queued up since its last commit; it waits for no timer.
+type writer struct {
+	store *Store
+	db    *sql.DB
+	conn  *sql.Conn
+	stmts statements
+
+	mu      sync.Mutex
+	queue   []*operation
+	closing bool
+	wake    chan struct{}
+
+	stopped chan struct{}
+	failed  chan struct{}
+	failure error // before failed is closed
+}
+
+func newWriter(s *Store, db *sql.DB, conn *sql.Conn) *writer {
+	w := &writer{
+		store: s, db: db, conn: conn,
+		stmts:   statements{prepare: conn.PrepareContext},
+		wake:    make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		failed:  make(chan struct{}),
+	}
+	go w.run()
+	return w
+}
+
+// write runs do in a transaction and returns when it is durable. If ctx ends
+// before do was begun, nothing is written.
+func (s *Store) write(ctx context.Context, do func(*tx) error) error {
+	return s.writer.submit(ctx, &operation{do: do, done: make(chan error, 1)})
+}
+
+// send is write for operations that store a new message.
+func (s *Store) send(ctx context.Context, do func(*tx) error) error {
+	return s.writer.submit(ctx, &operation{do: do, grows: true, done: make(chan error, 1)})
+}
+
+func (w *writer) submit(ctx context.Context, op *operation) error {
+	w.mu.Lock()
+	if w.closing {
+		w.mu.Unlock()
+		return &agentrelay.Error{Code: agentrelay.CodeBusy, Message: "the broker is shutting down; try again"}
+	}
+	w.queue = append(w.queue, op)
+	w.mu.Unlock()
+	w.signal()
+	select {
+	case err := <-op.done:
+		return err
+	case <-ctx.Done():
+		if op.taken.CompareAndSwap(false, true) {
+			return agentrelay.Wrap(ctx.Err())
+		}
+		return <-op.done
+	}
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *writer) run() {
+	defer close(w.stopped)
+	for range w.wake {
+		for {
+			batch, closing := w.next()
+			if len(batch) == 0 {
+				if closing {
+					return
+				}
+				break
+			}
+			w.commit(batch)
+		}
+	}
+}
+
+// next takes the operations whose callers still wait.
+func (w *writer) next() (batch []*operation, closing bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.queue), maxBatch)
+	for _, op := range w.queue[:n] {
+		if op.taken.CompareAndSwap(false, true) {
+			batch = append(batch, op)
+		}
+	}
+	rest := copy(w.queue, w.queue[n:])
+	clear(w.queue[rest:])
+	w.queue = w.queue[:rest]
+	return batch, w.closing && rest == 0
+}
+
+// commit makes a batch durable and answers its callers. A batch that fails
+// for lack of space is run again without its sends, so that what is stored
+// can still be read, acknowledged and removed.
+func (w *writer) commit(batch []*operation) {
+	t, results, err := w.transaction(batch)
+	if isFull(err) {
+		full := translate(err)
+		var rest []*operation
+		for _, op := range batch {
+			if op.grows {
+				op.done <- full
+			} else {
+				rest = append(rest, op)
+			}
+		}
+		if batch = rest; len(batch) == 0 {
+			return
+		}
+		t, results, err = w.transaction(batch)
+	}
+	if err != nil {
+		if !isFull(err) && !isBusy(err) {
+			w.fail(err)
+		}
+		for _, op := range batch {
+			op.done <- translate(err)
+		}
+		return
+	}
+	if t.shift != 0 {
+		w.store.time.move(t.shift)
+		if t.shift > 0 {
+			w.store.forgetFrom.Store(w.store.time.monotonic() + millis(store.EraseAfter))
+		}
+	}
+	for i, op := range batch {
+		op.done <- results[i]
+	}
+	for agent := range t.woken {
+		w.store.options.Wake(agent)
+	}
+}
+
+// transaction runs a batch and commits it. err is a fault of the whole batch,
+// of which nothing is kept; results are those of its operations.
+func (w *writer) transaction(batch []*operation) (t *tx, results []error, err error) {
+	select {
+	case <-w.failed:
+		return nil, nil, w.failure
+	default:
+	}
+	t = &tx{writer: w, options: w.store.options, instant: w.store.time.now(), woken: map[string]bool{}}
+	if err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+		return nil, nil, err
+	}
+	results, err = t.runAll(batch)
+	if err == nil {
+		err = t.exec(`COMMIT`)
+	}
+	if err != nil {
+		// SQLite may have rolled back by itself, and then this fails.
+		_ = t.exec(`ROLLBACK`)
+		return nil, nil, err
+	}
+	return t, results, nil
+}
+
+// fail ends all writing. After a failed commit it is unknown what reached the
+// disk, and trying again could report success for what was lost
+// (https://www.sqlite.org/atomiccommit.html).
+func (w *writer) fail(err error) {
+	select {
+	case <-w.failed:
+	default:
+		w.failure = err
+		close(w.failed)
+	}
+}
+
+func (w *writer) close() error {
+	w.mu.Lock()
+	closed := w.closing
+	w.closing = true
+	w.mu.Unlock()
+	if closed {
+		return nil
+	}
+	w.signal()
+	<-w.stopped
+	w.stmts.close()
+	return errors.Join(w.conn.Close(), w.db.Close())
+}
