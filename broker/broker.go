@@ -1,0 +1,119 @@
+// Package broker is the relay's rules: who may send what to whom, and what
+// becomes of a message. Transports translate to it and back; what it decides
+// it keeps in a store.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// writeTimeout bounds a write to the store. Clients give up after 10 s; a
+// write that takes longer than this is answered as busy, and the same request
+// may be sent again.
+const writeTimeout = 8 * time.Second
+
+// Options are what a broker needs.
+type Options struct {
+	Store store.Store
+	// Arrivals tells waiting polls of new messages. The store's Wake must be
+	// Arrivals.Notify.
+	Arrivals *Arrivals
+	// Secret signs for every agent.
+	Secret string
+	// AllowedTargets is the routing ACL: an agent that has an entry may send
+	// to the named agents alone; one that has none may send to all.
+	AllowedTargets map[string][]string
+	// Heartbeat is how long after its last request an agent counts as online.
+	Heartbeat time.Duration
+	// TTL is the store's time to live of messages.
+	TTL time.Duration
+	// Lockout is when failed authentication locks.
+	Lockout Lockout
+	Clock   store.Clock
+	NewID   func() string
+	Log     *slog.Logger
+}
+
+// Broker applies the rules. Its methods may be called at once from anywhere.
+type Broker struct {
+	options    Options
+	store      store.Store
+	log        *slog.Logger
+	registry   *registry
+	lockout    *lockout
+	sweeper    *sweeper
+	deliveries *deliveries
+	health     health
+
+	draining chan struct{}
+	drain    sync.Once
+}
+
+// Open reads the registry from the store and returns a broker. The caller
+// runs it, and closes the store when it has returned.
+func Open(ctx context.Context, o Options) (*Broker, error) {
+	if o.Clock == nil {
+		o.Clock = store.SystemClock{}
+	}
+	if o.NewID == nil {
+		o.NewID = store.NewID
+	}
+	agents, err := o.Store.Agents(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the registry: %w", err)
+	}
+	return &Broker{
+		options:    o,
+		store:      o.Store,
+		log:        o.Log,
+		registry:   newRegistry(agents, o.Clock, o.Heartbeat),
+		lockout:    newLockout(o.Lockout, o.Clock),
+		sweeper:    newSweeper(),
+		deliveries: newDeliveries(),
+		draining:   make(chan struct{}),
+	}, nil
+}
+
+// Run does what time makes due, and what no request waits for. It returns
+// when ctx ends and everything of that is written, or when the store fails.
+func (b *Broker) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wait sync.WaitGroup
+	for _, part := range []func(context.Context){b.sweep, b.recordDeliveries, b.recordPresence} {
+		wait.Go(func() { part(ctx) })
+	}
+	defer wait.Wait()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-b.store.Failed():
+		cancel()
+		return fmt.Errorf("the store failed; what was accepted is kept, restart the broker: %w", b.store.Err())
+	}
+}
+
+// Drain makes polls that wait, now and later, answer what is there at once.
+func (b *Broker) Drain() {
+	b.drain.Do(func() { close(b.draining) })
+}
+
+// detach gives an admitted request's write a deadline of its own, so that a
+// client that goes away does not leave it half done.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+}
+
+// background logs the failure of something that no request waits for.
+func (b *Broker) background(what string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		b.log.Error(what+" failed", "error", err)
+	}
+}

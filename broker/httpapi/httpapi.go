@@ -1,0 +1,112 @@
+// Package httpapi speaks protocol 1.0 over HTTP: it reads requests, has the
+// broker judge and answer them, and writes the answers. It decides nothing
+// itself but how often somebody may ask.
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/agent-relay/agent-relay/broker"
+)
+
+// Options are what the API needs.
+type Options struct {
+	Broker *broker.Broker
+	// Version is the program's, Storage the kind of store; GET / tells both.
+	Version, Storage string
+	// PublicHosts are names, beside the loopback ones, under which requests
+	// may ask for this broker.
+	PublicHosts []string
+	// TrustedProxies may say for whom they ask, in X-Forwarded-For.
+	TrustedProxies []netip.Prefix
+	// MaxBodyBytes bounds a request's body.
+	MaxBodyBytes int64
+	// Lease is the lease of a pull that names none.
+	Lease time.Duration
+	// PerAgent and PerAddress are requests a minute: authenticated ones of one
+	// agent, refused ones of one address.
+	PerAgent, PerAddress int
+	Log                  *slog.Logger
+}
+
+// API is the http.Handler.
+type API struct {
+	options Options
+	broker  *broker.Broker
+	log     *slog.Logger
+	hosts   hosts
+	limits  limits
+}
+
+// New returns the handler.
+func New(o Options) *API {
+	return &API{
+		options: o,
+		broker:  o.Broker,
+		log:     o.Log,
+		hosts:   newHosts(o.PublicHosts),
+		limits:  newLimits(o.PerAgent, o.PerAddress),
+	}
+}
+
+// request is what a handler sees: a request that may be answered.
+type request struct {
+	*http.Request
+	agent string
+	body  []byte
+	// id is the message id in the path, where the route has one.
+	id string
+}
+
+// answer is what a handler returns.
+type answer struct {
+	status int
+	body   []byte
+	// lost is called if the answer demonstrably did not reach the client.
+	lost func()
+}
+
+func ok(body []byte) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w)}
+	result, err := a.serve(r, body)
+	if r.Context().Err() != nil {
+		// The client is gone; nobody reads an answer.
+		if result.lost != nil {
+			result.lost()
+		}
+		return
+	}
+	if err != nil {
+		result = a.refusal(w, r, err)
+	}
+	a.write(w, r, body, result)
+	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "agent", r.Header.Get("X-Relay-Agent"),
+		"status", result.status, "duration", time.Since(began))
+}
+
+// write sends an answer. A body that nobody read is drained afterwards, within
+// bounds, so that a client that is still sending gets to read the answer.
+func (a *API) write(w http.ResponseWriter, r *http.Request, b *body, result answer) {
+	unread := !b.read && r.ContentLength != 0
+	if unread {
+		b.letAnswerFirst()
+	}
+	writeHeader(w, result)
+	_, err := w.Write(result.body)
+	if err == nil && (unread || result.lost != nil) {
+		err = b.control.Flush()
+	}
+	if err != nil && result.lost != nil {
+		result.lost()
+	}
+	if unread && r.Header.Get("Expect") == "" {
+		b.drain()
+	}
+}

@@ -1,0 +1,98 @@
+package broker
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// Lockout is when failed authentication locks: Failures bad signatures of one
+// agent from one address within Duration, with no good one between, lock that
+// pair for Duration.
+type Lockout struct {
+	Failures int
+	Duration time.Duration
+}
+
+// maxSuspects bounds the memory of bad signatures. The longest untouched goes
+// first; to push a lock out takes so many other bad signatures that the limit
+// on refused requests stops them.
+const maxSuspects = 1 << 14
+
+// suspect is an agent name used from one address.
+type suspect struct{ agent, address string }
+
+// record is what is remembered of a suspect.
+type record struct {
+	// failures are when its last bad signatures came, oldest first.
+	failures    []time.Duration
+	lockedUntil time.Duration
+}
+
+type lockout struct {
+	Lockout
+	clock   store.Clock
+	mu      sync.Mutex
+	records *simplelru.LRU[suspect, *record]
+}
+
+func newLockout(l Lockout, clock store.Clock) *lockout {
+	records, err := simplelru.NewLRU[suspect, *record](maxSuspects, nil)
+	if err != nil {
+		panic(err) // the size is positive
+	}
+	return &lockout{Lockout: l, clock: clock, records: records}
+}
+
+// check refuses a suspect that is locked, whatever it sends.
+func (l *lockout) check(s suspect) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.records.Peek(s)
+	if !ok {
+		return nil
+	}
+	left := r.lockedUntil - l.clock.Elapsed()
+	if left <= 0 {
+		return nil
+	}
+	return &agentrelay.Error{
+		Code:       agentrelay.CodeLocked,
+		Message:    fmt.Sprintf("%q is locked from this address after %d bad signatures; check its secret and try again later", s.agent, l.Failures),
+		RetryAfter: left,
+	}
+}
+
+// fail counts a bad signature, and reports whether it locked the suspect.
+func (l *lockout) fail(s suspect) (locked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Elapsed()
+	r, ok := l.records.Get(s)
+	if !ok {
+		r = &record{}
+		l.records.Add(s, r)
+	}
+	r.failures = append(r.failures, now)
+	if excess := len(r.failures) - l.Failures; excess > 0 {
+		r.failures = append(r.failures[:0], r.failures[excess:]...)
+	}
+	if len(r.failures) < l.Failures || now-r.failures[0] > l.Duration {
+		return false
+	}
+	r.failures = nil
+	r.lockedUntil = now + l.Duration
+	return true
+}
+
+// succeed forgets a suspect's bad signatures.
+func (l *lockout) succeed(s suspect) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records.Remove(s)
+}

@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// Sent says what became of a message.
+type Sent struct {
+	ID        string
+	Duplicate bool
+	Recipient agentrelay.Peer
+}
+
+// Send accepts a message. When it returns without an error, the message is
+// durable. It makes an id where there is none.
+func (b *Broker) Send(ctx context.Context, m agentrelay.Message) (Sent, error) {
+	if targets, restricted := b.options.AllowedTargets[m.From]; restricted && !slices.Contains(targets, m.To) {
+		return Sent{}, &agentrelay.Error{
+			Code:    agentrelay.CodeForbidden,
+			Message: `the routing rules do not let "` + m.From + `" send to "` + m.To + `"; see agents in the broker's config`,
+		}
+	}
+	if m.ID == "" {
+		m.ID = b.options.NewID()
+	}
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	result, err := b.store.Enqueue(ctx, m)
+	if err != nil {
+		return Sent{}, b.suggest(m.To, err)
+	}
+	if !result.Duplicate {
+		b.sweeper.within(b.options.TTL)
+		b.log.Debug("message accepted", "id", m.ID, "from", m.From, "to", m.To)
+	}
+	return Sent{ID: m.ID, Duplicate: result.Duplicate, Recipient: b.registry.peer(m.To)}, nil
+}
+
+// suggest adds near names to the error about an unknown recipient.
+func (b *Broker) suggest(name string, err error) error {
+	var e *agentrelay.Error
+	if !errors.As(err, &e) || e.Code != agentrelay.CodeNoSuchAgent {
+		return err
+	}
+	better := *e
+	better.Suggestions = b.registry.near(name)
+	better.Message += "; GET /peers lists those that did"
+	if len(better.Suggestions) > 0 {
+		better.Message = e.Message + `; did you mean "` + better.Suggestions[0] + `"?`
+	}
+	return &better
+}
+
+// Acknowledge ends a message of agent's inbox and sends its receipt.
+func (b *Broker) Acknowledge(ctx context.Context, a store.Acknowledgement) (receiptID string, err error) {
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	receiptID, err = b.store.Acknowledge(ctx, a)
+	if err == nil {
+		b.sweeper.within(b.options.TTL)
+		b.log.Debug("message acknowledged", "id", a.ID, "by", a.Agent, "failed", a.Failed)
+	}
+	return receiptID, err
+}
+
+// Messages returns those of ids that agent sent or received.
+func (b *Broker) Messages(ctx context.Context, agent string, ids []string) (map[string]agentrelay.Message, error) {
+	return b.store.Messages(ctx, agent, ids)
+}
+
+// Query returns messages of an inbox, newest first.
+func (b *Broker) Query(ctx context.Context, f store.Filter) ([]agentrelay.Message, error) {
+	return b.store.Query(ctx, f)
+}
