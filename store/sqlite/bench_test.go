@@ -1,83 +1,75 @@
-package sqlite_test
+package sqlite
 
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/store"
-	"github.com/agent-relay/agent-relay/store/sqlite"
 )
 
-func open(tb testing.TB, o store.Options) *sqlite.Store {
-	tb.Helper()
-	s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: tb.TempDir(), Options: o})
+func openBench(b *testing.B, dir string) *Store {
+	b.Helper()
+	s, err := Open(context.Background(), Options{Dir: dir})
 	if err != nil {
-		tb.Fatal(err)
+		b.Fatal(err)
 	}
-	tb.Cleanup(func() {
+	b.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			tb.Error(err)
+			b.Error(err)
 		}
 	})
 	return s
 }
 
-func message(id, to string) agentrelay.Message {
+func benchMessage(id string) agentrelay.Message {
 	return agentrelay.Message{
-		ID: id, From: "alpha", To: to, Type: agentrelay.TypeMessage, Kind: agentrelay.KindMessage,
+		ID: id, From: "alpha", To: "beta", Type: agentrelay.TypeMessage, Kind: agentrelay.KindMessage,
 		Body: []byte(`{"text":"hello, how are you today?"}`),
 	}
 }
 
-func BenchmarkEnqueue(b *testing.B) {
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			ctx := context.Background()
-			s := open(b, store.Options{})
-			if err := s.Register(ctx, "beta"); err != nil {
-				b.Fatal(err)
-			}
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			errs := make(chan error, callers)
-			b.ResetTimer()
-			for range callers {
-				go func() {
-					for left.Add(-1) >= 0 {
-						if _, err := s.Enqueue(ctx, message(store.NewID(), "beta")); err != nil {
-							errs <- err
-							return
-						}
-					}
-					errs <- nil
-				}()
-			}
-			for range callers {
-				if err := <-errs; err != nil {
-					b.Fatal(err)
+// fill stores n messages for beta, many in one transaction.
+func fill(b *testing.B, s *Store, n int) {
+	b.Helper()
+	ctx := context.Background()
+	if err := s.Register(ctx, "beta"); err != nil {
+		b.Fatal(err)
+	}
+	for done := 0; done < n; {
+		upTo := min(done+10_000, n)
+		if err := s.write(ctx, func(t *tx) error {
+			for i := done; i < upTo; i++ {
+				m := benchMessage("m" + strconv.Itoa(i))
+				sum := m.Fingerprint()
+				if _, err := t.enqueue(m, sum[:]); err != nil {
+					return err
 				}
 			}
-		})
+			return nil
+		}); err != nil {
+			b.Fatal(err)
+		}
+		done = upTo
 	}
 }
 
-// fill stores n messages for beta.
-func fill(tb testing.TB, s *sqlite.Store, n int) {
-	tb.Helper()
-	ctx := context.Background()
-	if err := s.Register(ctx, "beta"); err != nil {
-		tb.Fatal(err)
-	}
-	var next atomic.Int64
-	errs := make(chan error, 256)
-	for range cap(errs) {
+// concurrently runs do b.N times in all, from so many callers at once.
+func concurrently(b *testing.B, callers int, do func() error) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	errs := make(chan error, callers)
+	for range callers {
 		go func() {
-			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-				if _, err := s.Enqueue(ctx, message("m"+strconv.FormatInt(i, 10), "beta")); err != nil {
+			for left.Add(-1) >= 0 {
+				if err := do(); err != nil {
 					errs <- err
 					return
 				}
@@ -85,9 +77,121 @@ func fill(tb testing.TB, s *sqlite.Store, n int) {
 			errs <- nil
 		}()
 	}
-	for range cap(errs) {
+	for range callers {
 		if err := <-errs; err != nil {
-			tb.Fatal(err)
+			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkEnqueue is one durable send; ns/op falls with the callers that
+// share a commit.
+func BenchmarkEnqueue(b *testing.B) {
+	for _, callers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			ctx := context.Background()
+			s := openBench(b, b.TempDir())
+			fill(b, s, 0)
+			b.ResetTimer()
+			concurrently(b, callers, func() error {
+				_, err := s.Enqueue(ctx, benchMessage(store.NewID()))
+				return err
+			})
+		})
+	}
+}
+
+// stored are the sizes whose costs are to be alike.
+var stored = []int{1_000, 100_000, 1_000_000}
+
+// filled returns a directory with n messages, made once for all benchmarks.
+func filled(b *testing.B, n int) string {
+	b.Helper()
+	dir := filepath.Join(benchDir(b), strconv.Itoa(n))
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	s, err := Open(context.Background(), Options{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	fill(b, s, n)
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return dir
+}
+
+var sharedDir string
+
+func benchDir(b *testing.B) string {
+	b.Helper()
+	if sharedDir == "" {
+		dir, err := os.MkdirTemp("", "agent-relay-bench-")
+		if err != nil {
+			b.Fatal(err)
+		}
+		sharedDir = dir
+	}
+	return sharedDir
+}
+
+// BenchmarkPoll reads a page of 50 from the middle of an inbox.
+func BenchmarkPoll(b *testing.B) {
+	for _, n := range stored {
+		b.Run(fmt.Sprintf("stored=%d", n), func(b *testing.B) {
+			s := openBench(b, filled(b, n))
+			since := agentrelay.Cursor{Tag: agentrelay.CursorTag(s.epoch, "beta"), Position: int64(n / 2)}.String()
+			for b.Loop() {
+				page, err := s.Poll(context.Background(), store.PollQuery{Agent: "beta", Since: since, Limit: 50, MaxBytes: agentrelay.MaxPageBytes})
+				if err != nil || len(page.Messages) != 50 {
+					b.Fatal(len(page.Messages), err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkOpen is the start-up of a store, and its end.
+func BenchmarkOpen(b *testing.B) {
+	for _, n := range append([]int{0}, stored...) {
+		b.Run(fmt.Sprintf("stored=%d", n), func(b *testing.B) {
+			dir := filled(b, n)
+			var opening time.Duration
+			for b.Loop() {
+				began := time.Now()
+				s, err := Open(context.Background(), Options{Dir: dir})
+				if err != nil {
+					b.Fatal(err)
+				}
+				opening += time.Since(began)
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(opening.Nanoseconds())/float64(b.N), "open-ns/op")
+		})
+	}
+}
+
+// BenchmarkPullSettle leases one message and completes it.
+func BenchmarkPullSettle(b *testing.B) {
+	for _, callers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			ctx := context.Background()
+			s := openBench(b, b.TempDir())
+			fill(b, s, b.N)
+			b.ResetTimer()
+			concurrently(b, callers, func() error {
+				leased, err := s.Lease(ctx, store.LeaseRequest{Agent: "beta", Limit: 1, MaxBytes: agentrelay.MaxPageBytes, For: time.Minute})
+				if err != nil || len(leased) != 1 {
+					return fmt.Errorf("leased %d: %w", len(leased), err)
+				}
+				_, err = s.Settle(ctx, store.Settlement{
+					Agent: "beta", ID: leased[0].ID, LeaseID: leased[0].LeaseID, Outcome: agentrelay.OutcomeCompleted,
+				})
+				return err
+			})
+		})
 	}
 }

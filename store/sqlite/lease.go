@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,17 +10,19 @@ import (
 	"github.com/agent-relay/agent-relay/store"
 )
 
+// leasableQuery tells whether a pull would find or change anything.
+const leasableQuery = `SELECT
+	EXISTS (SELECT 1 FROM messages WHERE recipient = ?1 AND status = 'queued' AND position > 0 AND expires_at > ?2)
+	OR EXISTS (SELECT 1 FROM messages WHERE recipient = ?1 AND status = 'leased' AND due_at <= ?3 AND due_at >= ?4)`
+
+// overQuery finds the leases of an inbox that are over.
+const overQuery = withoutBody + `WHERE recipient = ? AND status = 'leased' AND due_at <= ? AND due_at >= ? ORDER BY due_at`
+
 // Lease takes messages to work on. Where there are none, nothing is written.
 func (s *Store) Lease(ctx context.Context, q store.LeaseRequest) (leased []store.Leased, err error) {
 	now := s.time.now()
-	stmt, err := s.read.get(`SELECT
-		EXISTS (SELECT 1 FROM messages WHERE recipient = ?1 AND status = 'queued' AND position > 0 AND expires_at > ?2)
-		OR EXISTS (SELECT 1 FROM messages WHERE recipient = ?1 AND status = 'leased' AND due_at <= ?3 AND due_at >= ?4)`)
-	if err != nil {
-		return nil, err
-	}
 	var some bool
-	if err := stmt.QueryRow(q.Agent, now.wall, now.steady, now.leaseFloor()).Scan(&some); err != nil || !some {
+	if _, err := s.one(leasableQuery, []any{q.Agent, now.wall, now.steady, now.leaseFloor()}, &some); err != nil || !some {
 		return nil, err
 	}
 	err = s.write(ctx, func(t *tx) error {
@@ -62,8 +65,7 @@ func (t *tx) lease(q store.LeaseRequest) ([]store.Leased, error) {
 
 // endLeases ends the leases of one inbox that are over.
 func (t *tx) endLeases(agent string) error {
-	rows, err := t.rows(withoutBody+`WHERE recipient = ? AND status = 'leased' AND due_at <= ? AND due_at >= ? ORDER BY due_at`,
-		agent, t.steady, t.leaseFloor())
+	rows, err := t.rows(overQuery, agent, t.steady, t.leaseFloor())
 	for _, r := range rows {
 		if err == nil {
 			err = t.lapse(r)
@@ -217,11 +219,11 @@ func (s *Store) Release(ctx context.Context, agent string, leased []store.Leased
 	return s.write(ctx, func(t *tx) error {
 		for _, m := range leased {
 			r, refused, err := t.findLeased(agent, m.ID, m.LeaseID)
+			if refused != nil || errors.Is(err, agentrelay.ErrNoSuchMessage) || errors.Is(err, agentrelay.ErrForbidden) {
+				continue
+			}
 			if err != nil {
 				return err
-			}
-			if refused != nil {
-				continue
 			}
 			if m.First {
 				r.DeliveredAt = time.Time{}

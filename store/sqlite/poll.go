@@ -71,11 +71,13 @@ func (s *Store) resolve(q store.PollQuery, counter int64, now instant) (after in
 	return after, known, err
 }
 
+const deliveredQuery = `UPDATE messages SET delivered_at = ? WHERE id = ? AND delivered_at IS NULL`
+
 // Delivered records first hand-overs.
 func (s *Store) Delivered(ctx context.Context, ids []string, at time.Time) error {
 	return s.write(ctx, func(t *tx) error {
 		for _, id := range ids {
-			if err := t.exec(`UPDATE messages SET delivered_at = ? WHERE id = ? AND delivered_at IS NULL`, at.UnixMilli(), id); err != nil {
+			if err := t.exec(deliveredQuery, at.UnixMilli(), id); err != nil {
 				return err
 			}
 		}

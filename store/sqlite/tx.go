@@ -55,15 +55,20 @@ func (t *tx) run(op *operation) (result, err error) {
 	return result, t.exec(`RELEASE operation`)
 }
 
+const (
+	moveLeases   = `UPDATE messages SET due_at = due_at + ? WHERE status = 'leased'`
+	moveErasures = `UPDATE messages SET due_at = due_at + ? WHERE stage = 1`
+)
+
 // moveTime moves steady time to the wall clock, and with it what is measured
 // by it.
 func (t *tx) moveTime() error {
 	t.steady += t.shift
 	t.opened += t.shift
-	if err := t.exec(`UPDATE messages SET due_at = due_at + ? WHERE status = 'leased'`, t.shift); err != nil {
+	if err := t.exec(moveLeases, t.shift); err != nil {
 		return err
 	}
-	return t.exec(`UPDATE messages SET due_at = due_at + ? WHERE stage = 1`, t.shift)
+	return t.exec(moveErasures, t.shift)
 }
 
 func (t *tx) exec(query string, args ...any) error {
