@@ -7,12 +7,12 @@
 //
 // # States
 //
-//	            lease                 settle completed, ack ok
-//	 queued ───────────────> leased ──────────────────────────> done
-//	    ^   <─────────────── │   │     attempts spent, ack error
-//	    │    retry, lapse,   │   └──────────────────────────────> failed
-//	    │    given back      │
-//	    └─ queued or lapsed past its time to live ─────────────> expired
+//	           lease                 settle completed, ack ok
+//	queued ───────────────> leased ──────────────────────────> done
+//	   ^   <─────────────── │   │     attempts spent, ack error
+//	   │    retry, lapse,   │   └──────────────────────────────> failed
+//	   │    given back      │
+//	   └─ queued or lapsed past its time to live ─────────────> expired
 //
 // An acknowledgement ends a message in any state. A message that is queued
 // again takes a new position, so that it is seen again.

@@ -64,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
 	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
@@ -156,6 +156,25 @@ func establish(ctx context.Context, db *sql.DB, now int64) (epoch string, err er
 	}
 	err = db.QueryRowContext(ctx, `SELECT epoch FROM store`).Scan(&epoch)
 	return epoch, err
+}
+
+// makeDir makes a directory, and those above it, readable by the owner alone.
+// What it made outlasts a crash of the machine. (SQLite sees to that for the
+// files within: it syncs the directory with the first commit.)
+func makeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return syncDir(parent)
 }
 
 // millis is a duration in the unit of the schema.

@@ -1,0 +1,455 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// machine makes the same calls to a store and to the model. After each, what
+// can be seen of the two must be equal.
+type machine struct {
+	*fixture
+	model *model
+	// sent are the messages sent, in order; grants the leases as Lease
+	// answered them, and cursors those that Poll answered.
+	sent    []agentrelay.Message
+	grants  []store.Leased
+	cursors []string
+	// wakes is how often each agent must have been woken.
+	woken map[string]int
+}
+
+// machineChecks is how many sequences of calls are tried unless -rapid.checks
+// says otherwise. With the race detector one takes about a third of a second.
+const machineChecks = "40"
+
+func runMachine(t *testing.T, open Opener) {
+	if rapidsOwn := "100"; flag.Lookup("rapid.checks").Value.String() == rapidsOwn {
+		_ = flag.Set("rapid.checks", machineChecks)
+		t.Cleanup(func() { _ = flag.Set("rapid.checks", rapidsOwn) })
+	}
+	parent := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp(parent, "store")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		made := 0
+		o := store.Options{
+			TTL:         rapid.SampledFrom([]time.Duration{ttl, 2 * time.Hour}).Draw(t, "TTL"),
+			MaxAttempts: rapid.IntRange(1, 2).Draw(t, "MaxAttempts"),
+			NewID: func() string {
+				made++
+				return fmt.Sprint("made-", made)
+			},
+		}
+		m := &machine{fixture: openFixture(t, open, dir, o), woken: map[string]int{}}
+		m.model = newModel(m.clock, m.store.Epoch(), o)
+		m.seen(ann, start)
+		m.seen(ben, start)
+		t.Repeat(map[string]func(*rapid.T){
+			"":             m.check,
+			"register":     m.register,
+			"send":         m.send,
+			"send again":   m.sendAgain,
+			"read":         m.read,
+			"delivered":    m.delivered,
+			"lease":        m.lease,
+			"lease more":   m.lease,
+			"settle":       m.settle,
+			"settle again": m.settle,
+			"renew":        m.renew,
+			"release":      m.release,
+			"acknowledge":  m.acknowledge,
+			"advance":      m.advance,
+			"advance more": m.advance,
+			"jump":         m.jump,
+			"reopen":       m.reopen,
+		})
+	})
+}
+
+// check compares what each agent sees.
+func (m *machine) check(*rapid.T) {
+	for _, agent := range []string{ann, ben, zoe, ghost} {
+		all := store.PollQuery{Agent: agent, Limit: everything, MaxBytes: everything}
+		m.wantEqual("inbox of "+agent, m.pollPage(all), m.model.poll(all))
+		m.wantEqual("history of "+agent, m.known(m.fixture.query(store.Filter{Agent: agent})), m.allOf(agent))
+	}
+	agents, err := m.store.Agents(ctx)
+	m.must(err)
+	m.wantEqual("agents", agents, m.model.registered())
+}
+
+func (m *machine) allOf(agent string) []agentrelay.Message {
+	return m.known(m.model.query(store.Filter{Agent: agent, Limit: everything, MaxBytes: everything}))
+}
+
+// known removes what the contract leaves to the store: its words about a
+// message that it gave up.
+func (m *machine) known(list []agentrelay.Message) []agentrelay.Message {
+	for i := range list {
+		if r := m.model.rows[list[i].ID]; r != nil && r.givenUp {
+			list[i].Error = ""
+		}
+	}
+	return list
+}
+
+// wantSame checks that store and model refuse a call alike. ok is false if
+// they do.
+func (m *machine) wantSame(err, want error) (ok bool) {
+	m.testing.Helper()
+	if want == nil {
+		m.must(err)
+		return true
+	}
+	if !errors.Is(err, want) {
+		m.testing.Fatalf("got error %v, want %v", err, want)
+	}
+	return false
+}
+
+// finish takes from the store what the contract leaves to it about the call
+// just made, the ids of receipts, and waits for the wake-ups.
+func (m *machine) finish() {
+	m.testing.Helper()
+	for _, r := range m.model.made {
+		var found []agentrelay.Message
+		for _, msg := range m.receipts(r.row.To, r.about.ID) {
+			if m.model.rows[msg.ID] == nil {
+				found = append(found, msg)
+			}
+		}
+		if len(found) != 1 {
+			m.testing.Fatalf("%d new receipts about %s, want 1", len(found), r.about.ID)
+		}
+		m.wantReceiptBody(found[0].Body, r.failed, r.text)
+		m.model.named(r, found[0].ID, found[0].Body)
+	}
+	for agent := range m.model.queued {
+		m.woken[agent]++
+	}
+	for _, agent := range []string{ann, ben, zoe, ghost} {
+		m.wantWoken(agent, m.woken[agent])
+	}
+	m.model.begin()
+}
+
+// sweep sweeps both. In which order the store queues what is due is its own
+// choice, which the model takes over.
+func (m *machine) sweep() {
+	m.testing.Helper()
+	next := m.fixture.sweep()
+	m.model.sweep()
+	queued := maps.Clone(m.model.queued)
+	m.finish()
+	for agent, rows := range queued {
+		before := m.model.inbox(agent).position - int64(len(rows))
+		ids := idsOf(m.fixture.poll(agent, m.model.cursor(agent, before)).Messages)
+		var want []string
+		for _, r := range rows {
+			want = append(want, r.ID)
+			place := before + 1 + int64(slices.Index(ids, r.ID))
+			if r.first == r.position {
+				r.first = place
+			}
+			r.position = place
+		}
+		slices.Sort(want)
+		m.wantEqual("queued by the sweep", slices.Sorted(slices.Values(ids)), want)
+	}
+	if due, any := m.model.nextDue(); any && next > max(due, time.Millisecond) {
+		m.testing.Fatalf("the next sweep is in %v, but something is due in %v", next, due)
+	}
+}
+
+// register makes an agent known or records that some were seen.
+func (m *machine) register(t *rapid.T) {
+	if rapid.Bool().Draw(t, "register") {
+		m.seen(anyAgent(t), m.clock.Now())
+		return
+	}
+	at := m.clock.Now().Add(time.Duration(rapid.IntRange(-9, 9).Draw(t, "minutes")) * time.Minute)
+	seen := map[string]time.Time{anyAgent(t): at, anyAgent(t): at}
+	m.must(m.store.Touch(ctx, seen))
+	for agent := range seen {
+		m.model.touch(agent, at)
+	}
+}
+
+func (m *machine) seen(agent string, at time.Time) {
+	m.must(m.store.Register(ctx, agent))
+	m.model.register(agent, at)
+}
+
+func (m *machine) send(t *rapid.T) {
+	for range rapid.IntRange(1, 3).Draw(t, "messages") {
+		msg := message(fmt.Sprint("m", len(m.sent)+1))
+		msg.From = rapid.SampledFrom([]string{ann, ann, ann, ghost}).Draw(t, "from")
+		msg.To = rapid.SampledFrom([]string{ben, ben, ben, ben, zoe}).Draw(t, "to")
+		msg.Ack = rapid.Bool().Draw(t, "ack")
+		msg.Kind = rapid.SampledFrom([]agentrelay.Kind{agentrelay.KindMessage, agentrelay.KindRequest}).Draw(t, "kind")
+		msg.Body = json.RawMessage(strings.Repeat("7", rapid.IntRange(1, 50).Draw(t, "size")))
+		m.sent = append(m.sent, msg)
+		m.enqueue(msg)
+	}
+}
+
+func (m *machine) sendAgain(t *rapid.T) {
+	msg := pick(t, "message", m.sent)
+	switch rapid.SampledFrom([]string{"same", "same", "body", "sender", "recipient"}).Draw(t, "change") {
+	case "body":
+		msg.Body = append(slices.Clone(msg.Body), ' ')
+	case "sender":
+		msg.From = "somebody"
+	case "recipient":
+		msg.To = ghost
+	}
+	m.enqueue(msg)
+}
+
+func (m *machine) enqueue(msg agentrelay.Message) {
+	got, err := m.store.Enqueue(ctx, msg)
+	want, refused := m.model.enqueue(msg)
+	if m.wantSame(err, refused) {
+		m.wantEqual("answer", got, want)
+	}
+	m.finish()
+}
+
+// read reads in one of the ways that check does not.
+func (m *machine) read(t *rapid.T) {
+	switch rapid.SampledFrom([]string{"poll", "poll", "query", "messages", "sweep"}).Draw(t, "read") {
+	case "poll":
+		m.poll(t)
+	case "query":
+		m.query(t)
+	case "messages":
+		m.messages(t)
+	case "sweep": // of which nothing is due
+		m.sweep()
+	}
+}
+
+func (m *machine) poll(t *rapid.T) {
+	agent := anyAgent(t)
+	q := store.PollQuery{Agent: agent, Since: m.since(t, agent)}
+	q.Limit, q.MaxBytes = limits(t)
+	got := m.pollPage(q)
+	m.wantEqual(fmt.Sprintf("page after %q", q.Since), got, m.model.poll(q))
+	m.cursors = append(m.cursors, got.Cursor)
+}
+
+// since is a cursor of some kind.
+func (m *machine) since(t *rapid.T, agent string) string {
+	switch rapid.SampledFrom([]string{"none", "position", "earlier", "id", "foreign", "garbage"}).Draw(t, "cursor") {
+	case "position":
+		return m.model.cursor(agent, rapid.Int64Range(0, m.model.inbox(agent).position+2).Draw(t, "position"))
+	case "earlier":
+		return pick(t, "cursor", m.cursors)
+	case "id":
+		return m.id(t)
+	case "foreign":
+		return agentrelay.Cursor{Tag: agentrelay.CursorTag("another epoch", agent), Position: 1}.String()
+	case "garbage":
+		return rapid.SampledFrom([]string{"cursor:", "cursor:x:y", "0", "%", "cursor:" + m.model.epoch + ":1"}).Draw(t, "garbage")
+	}
+	return ""
+}
+
+func (m *machine) delivered(t *rapid.T) {
+	ids := []string{m.id(t), m.id(t)}
+	at := m.clock.Now().Add(-time.Duration(rapid.IntRange(1, 999).Draw(t, "ms")) * time.Millisecond)
+	m.must(m.store.Delivered(ctx, ids, at))
+	m.model.delivered(ids, at)
+}
+
+func (m *machine) lease(t *rapid.T) {
+	q := store.LeaseRequest{Agent: rapid.SampledFrom([]string{ben, ben, ben, ann, zoe, ghost}).Draw(t, "agent"), For: leaseTime(t)}
+	q.Limit, q.MaxBytes = limits(t)
+	got, err := m.store.Lease(ctx, q)
+	m.must(err)
+	var want []store.Leased
+	for i, r := range page(m.model.waiting(q.Agent, 0), q.Limit, q.MaxBytes) {
+		if i < len(got) {
+			m.model.take(r, got[i].LeaseID, q.For)
+			for _, g := range m.grants {
+				if g.LeaseID == r.lease {
+					m.testing.Fatalf("lease id %s was used twice", r.lease)
+				}
+			}
+		}
+		v := m.model.view(r)
+		v.LeaseID = r.lease
+		want = append(want, store.Leased{Message: v, First: r.firstHandOver})
+	}
+	m.wantEqual("leased", got, want)
+	m.grants = append(m.grants, got...)
+	m.finish()
+}
+
+// grant picks a lease, and often spoils it.
+func (m *machine) grant(t *rapid.T) store.Leased {
+	g := pick(t, "lease", m.grants)
+	switch rapid.SampledFrom([]string{"", "", "", "", "agent", "message", "lease"}).Draw(t, "wrong") {
+	case "agent":
+		g.To = anyAgent(t)
+	case "message":
+		g.ID = m.id(t)
+	case "lease":
+		g.LeaseID = pick(t, "other lease", m.grants).LeaseID
+	}
+	return g
+}
+
+func (m *machine) settle(t *rapid.T) {
+	g := m.grant(t)
+	s := store.Settlement{Agent: g.To, ID: g.ID, LeaseID: g.LeaseID}
+	s.Outcome = rapid.SampledFrom([]agentrelay.Outcome{agentrelay.OutcomeCompleted, agentrelay.OutcomeRetry}).Draw(t, "outcome")
+	s.Error = rapid.SampledFrom([]string{"", "it broke"}).Draw(t, "error")
+	got, err := m.store.Settle(ctx, s)
+	want, refused := m.model.settle(s)
+	if m.wantSame(err, refused) {
+		m.wantEqual("answer", got, want)
+	}
+	m.finish()
+}
+
+func (m *machine) renew(t *rapid.T) {
+	g := m.grant(t)
+	n := store.Renewal{Agent: g.To, ID: g.ID, LeaseID: g.LeaseID, For: leaseTime(t)}
+	got, err := m.store.Renew(ctx, n)
+	want, refused := m.model.renew(n)
+	if m.wantSame(err, refused) {
+		m.wantEqual("end of the lease", got, want)
+	}
+}
+
+func (m *machine) release(t *rapid.T) {
+	list := []store.Leased{m.grant(t), m.grant(t), m.grant(t)}
+	agent := list[0].To
+	m.must(m.store.Release(ctx, agent, list))
+	m.model.release(agent, list)
+	m.finish()
+}
+
+func (m *machine) acknowledge(t *rapid.T) {
+	a := store.Acknowledgement{Agent: anyAgent(t), ID: m.id(t)}
+	if r := m.model.rows[a.ID]; r != nil && rapid.IntRange(0, 5).Draw(t, "right agent") > 0 {
+		a.Agent = r.To
+	}
+	if a.Failed = rapid.Bool().Draw(t, "failed"); a.Failed {
+		a.Error = rapid.SampledFrom([]string{"", `no "way"`}).Draw(t, "error")
+	}
+	got, err := m.store.Acknowledge(ctx, a)
+	r, refused := m.model.acknowledge(a)
+	ok := m.wantSame(err, refused)
+	m.finish()
+	if ok {
+		m.wantEqual("receipt", got, r.receipt)
+	}
+}
+
+func (m *machine) messages(t *rapid.T) {
+	agent := anyAgent(t)
+	ids := append(slices.Sorted(maps.Keys(m.model.rows)), "unknown")
+	got := m.fixture.messages(agent, ids...)
+	for id, msg := range got {
+		got[id] = outline(msg)
+	}
+	m.wantEqual("messages of "+agent, got, m.model.messages(agent, ids))
+}
+
+func (m *machine) query(t *rapid.T) {
+	f := store.Filter{
+		Agent:  anyAgent(t),
+		Kind:   rapid.SampledFrom([]agentrelay.Kind{"", "", agentrelay.KindMessage, agentrelay.KindRequest}).Draw(t, "kind"),
+		Status: rapid.SampledFrom([]agentrelay.Status{"", agentrelay.StatusQueued, agentrelay.StatusLeased, agentrelay.StatusDone, agentrelay.StatusFailed, agentrelay.StatusExpired}).Draw(t, "status"),
+		From:   rapid.SampledFrom([]string{"", "", ann, ben, ghost}).Draw(t, "from"),
+		To:     rapid.SampledFrom([]string{"", "", "", ann, ben}).Draw(t, "to"),
+	}
+	f.Limit, f.MaxBytes = limits(t)
+	got, err := m.store.Query(ctx, f)
+	m.must(err)
+	m.wantEqual(fmt.Sprintf("query %+v", f), m.known(got), m.known(m.model.query(f)))
+}
+
+func (m *machine) advance(t *rapid.T) {
+	m.clock.Advance(rapid.SampledFrom([]time.Duration{
+		time.Minute, time.Second, time.Hour, 29 * time.Second, 10 * time.Minute, time.Millisecond,
+		2 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour, 10 * 24 * time.Hour,
+	}).Draw(t, "time"))
+	m.sweep()
+}
+
+func (m *machine) jump(t *rapid.T) {
+	m.clock.Jump(jumpTime(t))
+	m.sweep()
+}
+
+func (m *machine) reopen(t *rapid.T) {
+	m.fixture.reopen(rapid.SampledFrom([]time.Duration{0, 0, 1, 1, -1}).Draw(t, "sign") * jumpTime(t).Abs())
+	m.wantEqual("epoch", m.store.Epoch(), m.model.epoch)
+	m.model.open()
+	m.sweep()
+}
+
+func jumpTime(t *rapid.T) time.Duration {
+	return rapid.SampledFrom([]time.Duration{-1, 1}).Draw(t, "sign") * rapid.SampledFrom([]time.Duration{
+		2 * time.Second, time.Minute, time.Hour, 3 * time.Hour, 8 * 24 * time.Hour, 20 * 24 * time.Hour,
+	}).Draw(t, "jump")
+}
+
+func leaseTime(t *rapid.T) time.Duration {
+	return rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 10 * time.Minute, 24 * time.Hour}).Draw(t, "lease time")
+}
+
+func limits(t *rapid.T) (limit, maxBytes int) {
+	return rapid.SampledFrom([]int{1, 2, 3, everything}).Draw(t, "limit"),
+		rapid.SampledFrom([]int{1, 60, 100, everything, everything}).Draw(t, "max bytes")
+}
+
+func anyAgent(t *rapid.T) string {
+	return rapid.SampledFrom([]string{ben, ann, zoe, ghost}).Draw(t, "agent")
+}
+
+// id is that of a message which is or was there, or of none.
+func (m *machine) id(t *rapid.T) string {
+	if rapid.IntRange(0, 9).Draw(t, "unknown") == 9 {
+		return "unknown"
+	}
+	var ids []string
+	for _, r := range m.model.byFirst() {
+		ids = append(ids, r.ID)
+	}
+	for _, msg := range m.sent {
+		ids = append(ids, msg.ID)
+	}
+	return pick(t, "id", ids)
+}
+
+// pick draws one of what there is so far, more often of the latest; the action
+// is skipped if there is nothing.
+func pick[T any](t *rapid.T, label string, list []T) T {
+	if len(list) == 0 {
+		t.Skip("nothing there yet")
+	}
+	list = slices.Clone(list)
+	slices.Reverse(list) // rapid draws more often from the beginning
+	return rapid.SampledFrom(list).Draw(t, label)
+}

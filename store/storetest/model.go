@@ -1,0 +1,307 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// model is what a store should do, on maps and slices. Its methods are those
+// of store.Store where they write; what they leave to the store, ids and the
+// order of what a sweep queues, the machine fills in from the store.
+type model struct {
+	clock       *Clock
+	epoch       string
+	ttl         time.Duration
+	maxAttempts int
+
+	agents map[string]*inbox
+	rows   map[string]*row
+
+	// steady is the clock by which leases and erasure are measured, as of
+	// elapsed; opened is when the store was opened, by steady.
+	steady, opened time.Time
+	elapsed        time.Duration
+	// forgetFrom is the monotonic time before which no row is removed.
+	forgetFrom time.Duration
+
+	// What the current call did: the rows it queued, by inbox, and the
+	// receipts it made.
+	queued map[string][]*row
+	made   []receipt
+}
+
+type inbox struct {
+	registered bool
+	lastSeen   time.Time
+	position   int64 // of the last message queued
+}
+
+type row struct {
+	agentrelay.Message
+	fingerprint     [32]byte
+	first, position int64
+	lease           string
+	firstHandOver   bool // by the current lease
+	ended           map[ending]store.Settled
+	receipt         string // id of the one receipt
+	givenUp         bool   // Error is the store's own words
+	expires         time.Time
+	stage           stage
+	due             time.Time // erasure when seen, removal when erased
+}
+
+// stage is how far a message is on its way out.
+type stage int
+
+const (
+	retained stage = iota
+	seen           // to have expired
+	erased
+)
+
+// ending is what ended a lease.
+type ending struct {
+	lease   string
+	outcome agentrelay.Outcome
+}
+
+// receipt is one that the store must have made about a message, under an id
+// of its own. Its text is known in full, or how it begins.
+type receipt struct {
+	row, about *row
+	failed     bool
+	text       string
+}
+
+func newModel(clock *Clock, epoch string, o store.Options) *model {
+	m := &model{
+		clock: clock, epoch: epoch, ttl: o.TTL, maxAttempts: o.MaxAttempts,
+		agents: map[string]*inbox{}, rows: map[string]*row{},
+	}
+	m.open()
+	return m
+}
+
+// begin forgets what the last call did.
+func (m *model) begin() {
+	m.queued, m.made = map[string][]*row{}, nil
+}
+
+func (m *model) inbox(agent string) *inbox {
+	if m.agents[agent] == nil {
+		m.agents[agent] = &inbox{}
+	}
+	return m.agents[agent]
+}
+
+func (m *model) register(agent string, at time.Time) {
+	m.inbox(agent).registered = true
+	m.touch(agent, at)
+}
+
+func (m *model) touch(agent string, at time.Time) {
+	if b := m.inbox(agent); b.registered && b.lastSeen.Before(at) {
+		b.lastSeen = at
+	}
+}
+
+func (m *model) enqueue(msg agentrelay.Message) (store.Enqueued, error) {
+	if r := m.rows[msg.ID]; r != nil {
+		if r.fingerprint != msg.Fingerprint() {
+			return store.Enqueued{}, agentrelay.ErrIDConflict
+		}
+		return store.Enqueued{Duplicate: true, TS: r.TS}, nil
+	}
+	if !m.inbox(msg.To).registered {
+		return store.Enqueued{}, agentrelay.ErrNoSuchAgent
+	}
+	return store.Enqueued{TS: m.insert(msg).TS}, nil
+}
+
+func (m *model) insert(msg agentrelay.Message) *row {
+	r := &row{Message: msg, fingerprint: msg.Fingerprint(), ended: map[ending]store.Settled{}}
+	r.TS = m.clock.Now()
+	r.expires = r.TS.Add(m.ttl)
+	m.rows[r.ID] = r
+	m.queue(r)
+	r.first = r.position
+	return r
+}
+
+// queue gives a message the next position.
+func (m *model) queue(r *row) {
+	b := m.inbox(r.To)
+	b.position++
+	r.Status, r.position, r.stage = agentrelay.StatusQueued, b.position, retained
+	m.queued[r.To] = append(m.queued[r.To], r)
+}
+
+// send makes the one receipt of a message.
+func (m *model) send(about *row, failed bool, text string) {
+	r := m.insert(agentrelay.Message{
+		ID: "receipt of " + about.ID, From: about.To, To: about.From, Type: agentrelay.TypeAck,
+		Kind: agentrelay.KindMessage, ReplyTo: about.ID,
+	})
+	about.receipt = r.ID
+	m.made = append(m.made, receipt{row: r, about: about, failed: failed, text: text})
+}
+
+// named gives a receipt the id and body it has in the store.
+func (m *model) named(r receipt, id string, body []byte) {
+	delete(m.rows, r.row.ID)
+	r.row.ID, r.row.Body, r.about.receipt = id, body, id
+	r.row.fingerprint = r.row.Fingerprint()
+	m.rows[id] = r.row
+}
+
+// own returns a message that must be in agent's inbox.
+func (m *model) own(agent, id string) (*row, error) {
+	r := m.rows[id]
+	if r == nil {
+		return nil, agentrelay.ErrNoSuchMessage
+	}
+	if r.To != agent {
+		return nil, agentrelay.ErrForbidden
+	}
+	return r, nil
+}
+
+// acknowledge leaves the receipt's id in the row.
+func (m *model) acknowledge(a store.Acknowledgement) (*row, error) {
+	r, err := m.own(a.Agent, a.ID)
+	if err != nil {
+		return nil, err
+	}
+	if r.Type == agentrelay.TypeAck {
+		return nil, agentrelay.ErrBadRequest
+	}
+	if r.receipt != "" {
+		return r, nil
+	}
+	if r.Status == agentrelay.StatusDone {
+		m.send(r, false, "")
+		return r, nil
+	}
+	r.endLease()
+	r.Status = agentrelay.StatusDone
+	if a.Failed {
+		r.Status, r.Error = agentrelay.StatusFailed, a.Error
+	}
+	m.send(r, a.Failed, a.Error)
+	return r, nil
+}
+
+func (m *model) delivered(ids []string, at time.Time) {
+	for _, id := range ids {
+		if r := m.rows[id]; r != nil && r.DeliveredAt.IsZero() {
+			r.DeliveredAt = at
+		}
+	}
+}
+
+// take leases a message under the id that the store gave the lease.
+func (m *model) take(r *row, lease string, d time.Duration) {
+	r.Status, r.lease, r.LeaseUntil = agentrelay.StatusLeased, lease, m.steady.Add(d)
+	if r.firstHandOver = r.DeliveredAt.IsZero(); r.firstHandOver {
+		r.DeliveredAt = m.clock.Now()
+	}
+}
+
+func (r *row) endLease() {
+	r.lease, r.LeaseUntil, r.firstHandOver = "", time.Time{}, false
+}
+
+// leased returns a message that must be leased under a lease.
+func (m *model) leased(agent, id, lease string) (*row, error) {
+	r, err := m.own(agent, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Status != agentrelay.StatusLeased:
+		return nil, agentrelay.ErrNotLeased
+	case r.lease != lease:
+		return nil, agentrelay.ErrLeaseMismatch
+	}
+	return r, nil
+}
+
+func (m *model) settle(s store.Settlement) (store.Settled, error) {
+	if r, err := m.own(s.Agent, s.ID); err == nil {
+		if settled, ok := r.ended[ending{s.LeaseID, s.Outcome}]; ok {
+			return settled, nil
+		}
+	}
+	r, err := m.leased(s.Agent, s.ID, s.LeaseID)
+	if err != nil {
+		return store.Settled{}, err
+	}
+	if s.Outcome == agentrelay.OutcomeCompleted {
+		r.endLease()
+		r.Status = agentrelay.StatusDone
+		if r.Ack && r.receipt == "" {
+			m.send(r, false, "")
+		}
+	} else {
+		if s.Error != "" {
+			r.Error = s.Error
+		}
+		m.deliveryFailed(r, true)
+	}
+	settled := store.Settled{Status: r.Status, Attempts: r.Attempts}
+	r.ended[ending{s.LeaseID, s.Outcome}] = settled
+	return settled, nil
+}
+
+// deliveryFailed ends a lease without success.
+func (m *model) deliveryFailed(r *row, counted bool) {
+	r.endLease()
+	if counted {
+		r.Attempts++
+	}
+	switch {
+	case r.Attempts > m.maxAttempts:
+		r.Status, r.givenUp = agentrelay.StatusFailed, true
+		if r.Type != agentrelay.TypeAck {
+			m.send(r, true, "undelivered: ")
+		}
+	case !r.expires.After(m.clock.Now()):
+		m.expire(r)
+	default:
+		m.queue(r)
+	}
+}
+
+func (m *model) renew(n store.Renewal) (time.Time, error) {
+	r, err := m.leased(n.Agent, n.ID, n.LeaseID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	r.LeaseUntil = m.steady.Add(n.For)
+	return r.LeaseUntil, nil
+}
+
+func (m *model) release(agent string, list []store.Leased) {
+	for _, msg := range list {
+		r, err := m.leased(agent, msg.ID, msg.LeaseID)
+		if err != nil {
+			continue
+		}
+		if r.firstHandOver {
+			r.DeliveredAt = time.Time{}
+		}
+		m.deliveryFailed(r, false)
+	}
+}
+
+// byFirst returns rows in the order they came into being.
+func (m *model) byFirst() []*row {
+	var list []*row
+	for _, r := range m.rows {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b *row) int { return int(a.first - b.first) })
+	return list
+}
