@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+)
+
+var (
+	// ErrUnreachable says that there was no answer: nobody listens, or the
+	// connection broke. Whether the broker got the call is unknown.
+	ErrUnreachable = errors.New("no broker answers")
+	// ErrNotRelay says that what answered is no broker, or none of this
+	// protocol.
+	ErrNotRelay = errors.New("something else answers there")
+	// ErrTimeout says that the answer did not come within the time limit of
+	// the call. Whether the broker got the call is unknown.
+	ErrTimeout = errors.New("the broker does not answer in time")
+)
+
+// fault is an error with a text of its own that still is its kind and has its
+// cause.
+type fault struct {
+	text        string
+	kind, cause error
+}
+
+func (f *fault) Error() string {
+	if f.cause == nil {
+		return f.text
+	}
+	return f.text + ": " + f.cause.Error()
+}
+
+func (f *fault) Unwrap() []error {
+	if f.cause == nil {
+		return []error{f.kind}
+	}
+	return []error{f.kind, f.cause}
+}
+
+// transportError turns what net/http reports into what the caller can act on.
+// outer is the caller's context, without the call's own time limit.
+func (c *Client) transportError(outer context.Context, limit time.Duration, err error) error {
+	if outer.Err() != nil {
+		return outer.Err()
+	}
+	// url.Error adds the URL, query and all, to what is said here already.
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
+		return &fault{fmt.Sprintf("no broker answers at %s; start it with `agent-relay setup start`, or correct the URL", c.base), ErrUnreachable, err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &fault{fmt.Sprintf("the broker at %s did not answer within %v", c.base, limit), ErrTimeout, nil}
+	case errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "malformed HTTP"):
+		return &fault{fmt.Sprintf("something else answers at %s; it does not speak HTTP as a broker does; correct the URL or the port", c.base), ErrNotRelay, err}
+	}
+	return &fault{fmt.Sprintf("the connection to the broker at %s failed", c.base), ErrUnreachable, err}
+}
+
+func (c *Client) notRelay(a answer) error {
+	kind := a.header.Get("Content-Type")
+	if kind == "" {
+		kind = "no content type"
+	}
+	return &fault{
+		fmt.Sprintf("something else answers at %s (HTTP %d, %.60s): this is no answer of a broker; correct the URL or the port", c.base, a.status, kind),
+		ErrNotRelay, nil,
+	}
+}
+
+// answerError reads an error answer. One that is not of the protocol's form is
+// ErrNotRelay.
+func (c *Client) answerError(a answer) error {
+	var wire struct {
+		Error struct {
+			Code        string   `json:"code"`
+			Message     string   `json:"message"`
+			Reason      string   `json:"reason"`
+			ServerTime  *float64 `json:"serverTime"`
+			SkewSeconds *float64 `json:"skewSeconds"`
+			Suggestions []string `json:"suggestions"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(a.body, &wire) != nil || wire.Error.Code == "" || a.status < 400 {
+		return c.notRelay(a)
+	}
+	e := &agentrelay.Error{
+		Code:        agentrelay.Code(wire.Error.Code),
+		Message:     wire.Error.Message,
+		Reason:      agentrelay.Reason(wire.Error.Reason),
+		RetryAfter:  retryAfter(a.header.Get("Retry-After")),
+		Suggestions: wire.Error.Suggestions,
+	}
+	if wire.Error.ServerTime != nil {
+		e.ServerTime = epochTime(*wire.Error.ServerTime)
+	}
+	if wire.Error.SkewSeconds != nil {
+		e.Skew = duration(*wire.Error.SkewSeconds)
+	}
+	return e
+}
+
+// retryAfter reads the header's whole seconds; anything else is no advice.
+func retryAfter(text string) time.Duration {
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// epochTime is the instant of Unix seconds with a fraction; zero for 0 and for
+// what no clock shows.
+func epochTime(seconds float64) time.Time {
+	if seconds <= 0 || seconds > 1e12 {
+		return time.Time{}
+	}
+	whole, fraction := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(fraction*1e9))
+}
+
+// duration is that many seconds, held within what a Duration can hold.
+func duration(seconds float64) time.Duration {
+	const limit = float64(math.MaxInt64 / int64(time.Second))
+	return time.Duration(max(-limit, min(limit, seconds)) * float64(time.Second))
+}
