@@ -81,12 +81,19 @@ func readKind(o Object, m *Message) error {
 	return err
 }
 
+// readFrom holds both names that a caller may give itself against the one that
+// signed.
 func readFrom(o Object, m *Message) error {
-	from, present, err := o.Text("from")
-	if err == nil && present && from != m.From {
-		err = badRequest(`"from" must be the agent that signed the request; leave it out`)
+	for _, name := range []string{"from", "agent"} {
+		text, present, err := o.Text(name)
+		if err != nil {
+			return err
+		}
+		if present && text != m.From {
+			return badRequest(`"` + name + `" must be the agent that signed the request; leave it out`)
+		}
 	}
-	return err
+	return nil
 }
 
 func readReferences(o Object, m *Message) error {

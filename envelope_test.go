@@ -17,6 +17,7 @@ func TestParseEnvelopeDefaults(t *testing.T) {
 	for _, text := range []string{
 		`{"to":"beta"}`,
 		`{"to":"beta","from":"alpha"}`,
+		`{"to":"beta","agent":"alpha"}`,
 		`{"to":"beta","id":null,"type":null,"kind":null,"from":null,"replyTo":null,"rootId":null,"parentId":null}`,
 		`{"to":"beta","ack":false,"replyTo":"","type":"message","kind":"message"}`,
 		// What the broker sets is ignored, of whatever type.
@@ -126,6 +127,8 @@ func TestParseEnvelopeRefuses(t *testing.T) {
 		{`{"to":"beta","from":"Alpha"}`, `"from" must be the agent`},
 		{`{"to":"beta","from":""}`, `"from" must be the agent`},
 		{`{"to":"beta","from":[]}`, `"from" must be a string`},
+		{`{"to":"beta","agent":"gamma"}`, `"agent" must be the agent`},
+		{`{"to":"beta","agent":7}`, `"agent" must be a string`},
 		{`{"to":"beta","replyTo":1}`, `"replyTo" must be a string`},
 		{`{"to":"beta","rootId":true}`, `"rootId" must be a string`},
 		{`{"to":"beta","parentId":{}}`, `"parentId" must be a string`},

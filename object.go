@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep an object may be nested. encoding/json reads 10,000
-// levels, and an answer puts a message some levels deeper: what is let in must
-// be readable when it comes out.
-const maxDepth = 9000
+// maxDepth is how deep an object may be nested: more than messages need, and
+// less than any JSON library reads, so that no message makes a page unreadable
+// for its recipient.
+const maxDepth = 64
 
 // Object is a JSON object taken apart one level deep: each member's value is
 // the text that was received. Names match exactly, in case too.

@@ -207,7 +207,7 @@ func (t *tx) findLeased(agent, id, leaseID string) (r *row, refused, err error) 
 	}
 	switch {
 	case r.Status != agentrelay.StatusLeased:
-		return r, failure(agentrelay.CodeNotLeased, fmt.Sprintf("the message is not leased, it is %s; pull it again", r.Status)), nil
+		return r, failure(agentrelay.CodeNotLeased, fmt.Sprintf("the message is not leased (any more): it is %s; drop the work", r.Status)), nil
 	case r.leaseID != leaseID:
 		return r, failure(agentrelay.CodeLeaseMismatch, "the message is leased under another lease id; this lease is over"), nil
 	}

@@ -28,18 +28,26 @@ type machine struct {
 	sent    []agentrelay.Message
 	grants  []store.Leased
 	cursors []string
-	// wakes is how often each agent must have been woken.
+	// woken is how often each agent must have been woken.
 	woken map[string]int
+	// began is the monotonic time at start.
+	began time.Duration
 }
 
-// machineChecks is how many sequences of calls are tried unless -rapid.checks
-// says otherwise. With the race detector one takes about a third of a second.
-const machineChecks = "40"
+// machineFlags say how many sequences of calls are tried, and how long they are
+// on average, where the flags still have rapid's own defaults. With the race
+// detector a call takes about a hundredth of a second.
+var machineFlags = []struct{ name, rapids, ours string }{
+	{"rapid.checks", "100", "25"},
+	{"rapid.steps", "30", "50"},
+}
 
 func runMachine(t *testing.T, open Opener) {
-	if rapidsOwn := "100"; flag.Lookup("rapid.checks").Value.String() == rapidsOwn {
-		_ = flag.Set("rapid.checks", machineChecks)
-		t.Cleanup(func() { _ = flag.Set("rapid.checks", rapidsOwn) })
+	for _, f := range machineFlags {
+		if flag.Lookup(f.name).Value.String() == f.rapids {
+			_ = flag.Set(f.name, f.ours)
+			t.Cleanup(func() { _ = flag.Set(f.name, f.rapids) })
+		}
 	}
 	parent := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,6 +66,7 @@ func runMachine(t *testing.T, open Opener) {
 			},
 		}
 		m := &machine{fixture: openFixture(t, open, dir, o), woken: map[string]int{}}
+		m.began = m.clock.Elapsed()
 		m.model = newModel(m.clock, m.store.Epoch(), o)
 		m.seen(ann, start)
 		m.seen(ben, start)
@@ -66,6 +75,7 @@ func runMachine(t *testing.T, open Opener) {
 			"register":     m.register,
 			"send":         m.send,
 			"send again":   m.sendAgain,
+			"poll":         m.poll,
 			"read":         m.read,
 			"delivered":    m.delivered,
 			"lease":        m.lease,
@@ -204,7 +214,7 @@ func (m *machine) send(t *rapid.T) {
 		msg.To = rapid.SampledFrom([]string{ben, ben, ben, ben, zoe}).Draw(t, "to")
 		msg.Ack = rapid.Bool().Draw(t, "ack")
 		msg.Kind = rapid.SampledFrom([]agentrelay.Kind{agentrelay.KindMessage, agentrelay.KindRequest}).Draw(t, "kind")
-		msg.Body = json.RawMessage(strings.Repeat("7", rapid.IntRange(1, 50).Draw(t, "size")))
+		msg.Body = json.RawMessage(strings.Repeat("7", rapid.SampledFrom([]int{20, 1, 40, 100}).Draw(t, "size")))
 		m.sent = append(m.sent, msg)
 		m.enqueue(msg)
 	}
@@ -232,11 +242,9 @@ func (m *machine) enqueue(msg agentrelay.Message) {
 	m.finish()
 }
 
-// read reads in one of the ways that check does not.
+// read makes one of the calls that change nothing.
 func (m *machine) read(t *rapid.T) {
-	switch rapid.SampledFrom([]string{"poll", "poll", "query", "messages", "sweep"}).Draw(t, "read") {
-	case "poll":
-		m.poll(t)
+	switch rapid.SampledFrom([]string{"query", "messages", "sweep"}).Draw(t, "read") {
 	case "query":
 		m.query(t)
 	case "messages":
@@ -257,13 +265,15 @@ func (m *machine) poll(t *rapid.T) {
 
 // since is a cursor of some kind.
 func (m *machine) since(t *rapid.T, agent string) string {
-	switch rapid.SampledFrom([]string{"none", "position", "earlier", "id", "foreign", "garbage"}).Draw(t, "cursor") {
+	switch rapid.SampledFrom([]string{"leased id", "position", "id", "earlier", "none", "foreign", "garbage"}).Draw(t, "cursor") {
 	case "position":
 		return m.model.cursor(agent, rapid.Int64Range(0, m.model.inbox(agent).position+2).Draw(t, "position"))
 	case "earlier":
 		return pick(t, "cursor", m.cursors)
 	case "id":
 		return m.id(t)
+	case "leased id": // often queued again
+		return pick(t, "lease", m.grants).ID
 	case "foreign":
 		return agentrelay.Cursor{Tag: agentrelay.CursorTag("another epoch", agent), Position: 1}.String()
 	case "garbage":
@@ -320,7 +330,7 @@ func (m *machine) grant(t *rapid.T) store.Leased {
 func (m *machine) settle(t *rapid.T) {
 	g := m.grant(t)
 	s := store.Settlement{Agent: g.To, ID: g.ID, LeaseID: g.LeaseID}
-	s.Outcome = rapid.SampledFrom([]agentrelay.Outcome{agentrelay.OutcomeCompleted, agentrelay.OutcomeRetry}).Draw(t, "outcome")
+	s.Outcome = rapid.SampledFrom([]agentrelay.Outcome{agentrelay.OutcomeRetry, agentrelay.OutcomeCompleted}).Draw(t, "outcome")
 	s.Error = rapid.SampledFrom([]string{"", "it broke"}).Draw(t, "error")
 	got, err := m.store.Settle(ctx, s)
 	want, refused := m.model.settle(s)
@@ -391,37 +401,48 @@ func (m *machine) query(t *rapid.T) {
 
 func (m *machine) advance(t *rapid.T) {
 	m.clock.Advance(rapid.SampledFrom([]time.Duration{
-		time.Minute, time.Second, time.Hour, 29 * time.Second, 10 * time.Minute, time.Millisecond,
+		time.Second, time.Minute, 29 * time.Second, time.Hour, 10 * time.Minute, time.Millisecond,
 		2 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour, 10 * 24 * time.Hour,
 	}).Draw(t, "time"))
 	m.sweep()
 }
 
 func (m *machine) jump(t *rapid.T) {
-	m.clock.Jump(jumpTime(t))
+	m.clock.Jump(m.jumpTime(t))
 	m.sweep()
 }
 
+// reopen closes the store, for some time or not.
 func (m *machine) reopen(t *rapid.T) {
-	m.fixture.reopen(rapid.SampledFrom([]time.Duration{0, 0, 1, 1, -1}).Draw(t, "sign") * jumpTime(t).Abs())
+	var down time.Duration
+	if rapid.Bool().Draw(t, "down") {
+		down = m.jumpTime(t)
+	}
+	m.fixture.reopen(down)
 	m.wantEqual("epoch", m.store.Epoch(), m.model.epoch)
 	m.model.open()
 	m.sweep()
 }
 
-func jumpTime(t *rapid.T) time.Duration {
-	return rapid.SampledFrom([]time.Duration{-1, 1}).Draw(t, "sign") * rapid.SampledFrom([]time.Duration{
-		2 * time.Second, time.Minute, time.Hour, 3 * time.Hour, 8 * 24 * time.Hour, 20 * 24 * time.Hour,
+// jumpTime is how far the wall jumps. A wall that is wrong is often set right
+// again.
+func (m *machine) jumpTime(t *rapid.T) time.Duration {
+	right := start.Add(m.clock.Elapsed() - m.began)
+	if wrong := m.clock.Now().Sub(right); wrong != 0 && rapid.Bool().Draw(t, "set right") {
+		return -wrong
+	}
+	return rapid.SampledFrom([]time.Duration{1, -1}).Draw(t, "sign") * rapid.SampledFrom([]time.Duration{
+		8 * 24 * time.Hour, time.Minute, 3 * time.Hour, 2 * time.Second, time.Hour, 20 * 24 * time.Hour,
 	}).Draw(t, "jump")
 }
 
 func leaseTime(t *rapid.T) time.Duration {
-	return rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 10 * time.Minute, 24 * time.Hour}).Draw(t, "lease time")
+	return rapid.SampledFrom([]time.Duration{time.Minute, time.Second, 10 * time.Minute, 24 * time.Hour}).Draw(t, "lease time")
 }
 
 func limits(t *rapid.T) (limit, maxBytes int) {
-	return rapid.SampledFrom([]int{1, 2, 3, everything}).Draw(t, "limit"),
-		rapid.SampledFrom([]int{1, 60, 100, everything, everything}).Draw(t, "max bytes")
+	return rapid.SampledFrom([]int{3, 1, everything, 2}).Draw(t, "limit"),
+		rapid.SampledFrom([]int{everything, 60, 1, 100}).Draw(t, "max bytes")
 }
 
 func anyAgent(t *rapid.T) string {
