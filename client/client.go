@@ -25,9 +25,9 @@ const (
 	DefaultURL = "http://127.0.0.1:19121"
 	// DefaultTimeout is the time limit of a call, besides what it waits.
 	DefaultTimeout = 15 * time.Second
-	// DefaultMaxAnswerBytes is the most that is read of one answer: far more
-	// than a page of messages in its JSON.
-	DefaultMaxAnswerBytes = 64 << 20
+	// DefaultMaxAnswerBytes is the most that is read of one answer: more than
+	// the largest message that a broker can be set to take.
+	DefaultMaxAnswerBytes = 80 << 20
 )
 
 // Options say who calls which broker. Agent and Secret are required.
