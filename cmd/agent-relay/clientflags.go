@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-relay/agent-relay/client"
+)
+
+// clientFlags are what every command has that calls the broker. There is no
+// flag for the secret: other users can read a command line.
+type clientFlags struct {
+	agent, url, config string
+}
+
+// maxSecretBytes is the largest secret file that is read.
+const maxSecretBytes = 64 << 10
+
+const connectionHelp = `
+
+The secret is read from the file named by AGENT_RELAY_SECRET_FILE, else from
+AGENT_RELAY_SECRET, else from the config of the broker on this machine.`
+
+func addClientFlags(cmd *cobra.Command) *clientFlags {
+	f := &clientFlags{}
+	cmd.Flags().StringVar(&f.agent, "agent", "", "call as this agent (default $AGENT_RELAY_AGENT)")
+	cmd.Flags().StringVar(&f.url, "url", "", "the broker's address (default $AGENT_RELAY_URL, else that of the config, else "+client.DefaultURL+")")
+	cmd.Flags().StringVar(&f.config, "config", "", "the broker's config file (default $AGENT_RELAY_CONFIG, else the user's own)")
+	return f
+}
+
+// connect makes a client and sees that a broker answers it. What is missing is
+// wrong usage.
+func (a *app) connect(ctx context.Context, f *clientFlags) (*client.Client, error) {
+	c, err := a.newClient(f)
+	if err != nil {
+		return nil, err
+	}
+	// Nothing is sent to whoever else may listen on the port.
+	if _, err := c.Handshake(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (a *app) newClient(f *clientFlags) (*client.Client, error) {
+	o := client.Options{
+		URL:       firstOf(f.url, a.env("AGENT_RELAY_URL")),
+		Agent:     firstOf(f.agent, a.env("AGENT_RELAY_AGENT")),
+		UserAgent: "agent-relay/" + a.version,
+	}
+	if o.Agent == "" {
+		return nil, usagef("which agent is calling? name it with --agent or AGENT_RELAY_AGENT")
+	}
+	var err error
+	if o.Secret, err = a.secret(); err != nil {
+		return nil, err
+	}
+	if o.Secret == "" || o.URL == "" {
+		if err := a.fromConfig(f.config, &o); err != nil {
+			return nil, err
+		}
+	}
+	c, err := client.New(o)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return c, nil
+}
+
+// secret is that of the environment, or empty.
+func (a *app) secret() (string, error) {
+	path := a.env("AGENT_RELAY_SECRET_FILE")
+	if path == "" {
+		return a.env("AGENT_RELAY_SECRET"), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read the secret (AGENT_RELAY_SECRET_FILE): %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+	if err != nil {
+		return "", fmt.Errorf("read the secret (AGENT_RELAY_SECRET_FILE): %w", err)
+	}
+	if len(text) > maxSecretBytes {
+		return "", fmt.Errorf("%s is over %d bytes; AGENT_RELAY_SECRET_FILE must name a file that holds the secret and nothing else", path, maxSecretBytes)
+	}
+	secret := trimNewline(string(text))
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty; AGENT_RELAY_SECRET_FILE must name a file that holds the secret", path)
+	}
+	return secret, nil
+}
+
+// fromConfig fills in the secret and the URL from the local config where they
+// are missing. Without a config, a missing URL keeps its default.
+func (a *app) fromConfig(flag string, o *client.Options) error {
+	path, err := configPath(flag, a.env)
+	var c *config
+	if err == nil {
+		c, err = loadConfig(path, a.env)
+	}
+	named := flag != "" || a.env("AGENT_RELAY_CONFIG") != ""
+	absent := !named && (path == "" || errors.Is(err, fs.ErrNotExist))
+	switch {
+	case absent && o.Secret == "":
+		return usagef("no secret: put it into a file and name that in AGENT_RELAY_SECRET_FILE, or set AGENT_RELAY_SECRET, or make a config on this machine with `agent-relay setup init`")
+	case absent:
+		return nil
+	case err != nil:
+		return err
+	}
+	if o.Secret == "" {
+		o.Secret = string(c.Secret)
+	}
+	if o.URL == "" {
+		o.URL = c.baseURL()
+		if u, err := url.Parse(o.URL); err == nil && u.Port() == "0" {
+			return usagef("%s leaves the broker's port open (%s); name its address with --url or AGENT_RELAY_URL", path, c.Listen)
+		}
+	}
+	return nil
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// trimNewline cuts one newline off the end, as editors and echo put it there.
+func trimNewline(s string) string {
+	if rest, ok := strings.CutSuffix(s, "\n"); ok {
+		return strings.TrimSuffix(rest, "\r")
+	}
+	return s
+}
