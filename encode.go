@@ -111,7 +111,7 @@ func AppendString(b []byte, s string) []byte {
 // entry of a status answer. Unknown members are ignored; names match exactly,
 // in case too.
 func (m *Message) UnmarshalJSON(data []byte) error {
-	o, err := ParseObject(data)
+	o, _, err := parseObject(data)
 	if err != nil {
 		// Not wrapped: it is no fault of a request's.
 		return fmt.Errorf("read an envelope: %v", err)

@@ -44,21 +44,33 @@ func (o Object) Text(name string) (text string, present bool, err error) {
 	return unquote(raw), true, nil
 }
 
-// ParseObject reads one JSON object (RFC 8259) in UTF-8 and nothing after it.
+// ParseObject reads one JSON object (RFC 8259) in UTF-8 and nothing after it,
+// nested at most maxDepth levels deep.
 // The values share data's memory.
 func ParseObject(data []byte) (Object, error) {
+	o, depth, err := parseObject(data)
+	if err == nil && depth > maxDepth {
+		err = badRequest("the body is nested more than " + strconv.Itoa(maxDepth) + " levels deep")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// parseObject is ParseObject for an object of any depth, which it tells.
+func parseObject(data []byte) (o Object, depth int, err error) {
 	if !utf8.Valid(data) {
-		return nil, badRequest("the body is not valid UTF-8; send JSON in UTF-8")
+		return nil, 0, badRequest("the body is not valid UTF-8; send JSON in UTF-8")
 	}
 	if !json.Valid(data) {
-		return nil, badRequest("the body is not one valid JSON value: " + syntaxProblem(data))
+		return nil, 0, badRequest("the body is not one valid JSON value: " + syntaxProblem(data))
 	}
 	s := scanner{data: data}
 	s.space()
 	if s.data[s.at] != '{' {
-		return nil, badRequest("the body must be a JSON object, such as {}")
+		return nil, 0, badRequest("the body must be a JSON object, such as {}")
 	}
-	var o Object
 	s.at++
 	for s.space(); s.data[s.at] != '}'; s.space() {
 		if s.data[s.at] == ',' {
@@ -71,10 +83,7 @@ func ParseObject(data []byte) (Object, error) {
 		s.space()
 		o = append(o, member{unquote(name), s.value()})
 	}
-	if s.depth >= maxDepth {
-		return nil, badRequest("the body is nested more than " + strconv.Itoa(maxDepth) + " levels deep")
-	}
-	return o, nil
+	return o, s.depth + 1, nil
 }
 
 // syntaxProblem says what is wrong with JSON that is known to be invalid,
