@@ -76,12 +76,10 @@ func (r *registry) add(agent string) {
 	r.agents[agent] = &presence{seen: now, persisted: now}
 }
 
-// fresh reports whether an agent is registered and was persisted lately.
-func (r *registry) fresh(agent string) bool {
+func (r *registry) knows(agent string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	p := r.agents[agent]
-	return p != nil && !p.stale(persistEvery)
+	return r.agents[agent] != nil
 }
 
 // take returns what the store does not know by now, and counts it as known.
@@ -133,7 +131,7 @@ func (r *registry) near(name string) []string {
 		distance int
 	}
 	plain := plainName(name)
-	limit := max(2, len(plain)/3)
+	limit := min(max(2, len(plain)/3), len(plain)/2)
 	var found []candidate
 	r.mu.RLock()
 	for known := range r.agents {
@@ -156,19 +154,18 @@ func plainName(s string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
 }
 
-// Register makes agent known to all.
-func (b *Broker) Register(ctx context.Context, agent string) error {
-	if b.registry.fresh(agent) {
-		return nil
+// Register makes agent known to all, and returns it as others see it now.
+func (b *Broker) Register(ctx context.Context, agent string) (agentrelay.Peer, error) {
+	if !b.registry.knows(agent) {
+		ctx, cancel := detach(ctx)
+		defer cancel()
+		if err := b.store.Register(ctx, agent); err != nil {
+			return agentrelay.Peer{}, err
+		}
+		b.registry.add(agent)
+		b.log.Info("agent registered", "agent", agent)
 	}
-	ctx, cancel := detach(ctx)
-	defer cancel()
-	if err := b.store.Register(ctx, agent); err != nil {
-		return err
-	}
-	b.registry.add(agent)
-	b.log.Info("agent registered", "agent", agent)
-	return nil
+	return b.registry.peer(agent), nil
 }
 
 // Peers lists the registered agents by name.

@@ -4,11 +4,13 @@
 package httpapi
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"time"
 
+	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/broker"
 )
 
@@ -52,6 +54,13 @@ func New(o Options) *API {
 	}
 }
 
+// errGone is answered to a client that closed its side of the connection while
+// it waited.
+var errGone = &agentrelay.Error{
+	Code:    agentrelay.CodeBusy,
+	Message: "the connection was closed on the client's side before the answer was there; keep it open and try again",
+}
+
 // request is what a handler sees: a request that may be answered.
 type request struct {
 	*http.Request
@@ -76,18 +85,19 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w)}
 	result, err := a.serve(r, body)
-	if r.Context().Err() != nil {
-		// The client is gone; nobody reads an answer.
+	if gone := r.Context().Err(); gone != nil && (result.lost != nil || errors.Is(err, gone)) {
+		// The client is gone, or it closed its side and may read on: net/http
+		// cannot tell. What it came for stays here, and the answer says so.
 		if result.lost != nil {
 			result.lost()
 		}
-		return
+		result, err = answer{}, errGone
 	}
 	if err != nil {
 		result = a.refusal(w, r, err)
 	}
 	a.write(w, r, body, result)
-	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "agent", r.Header.Get("X-Relay-Agent"),
+	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "agent", r.Header.Get(agentrelay.HeaderAgent),
 		"status", result.status, "duration", time.Since(began))
 }
 

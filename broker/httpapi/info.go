@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
 )
@@ -37,11 +36,12 @@ func (a *API) register(q *request) (answer, error) {
 	if _, err := q.object(true); err != nil {
 		return answer{}, err
 	}
-	if err := a.broker.Register(q.Context(), q.agent); err != nil {
+	self, err := a.broker.Register(q.Context(), q.agent)
+	if err != nil {
 		return answer{}, err
 	}
 	b := agentrelay.AppendString([]byte(`{"ok":true,"agent":`), q.agent)
-	b = strconv.AppendInt(append(b, `,"ts":`...), time.Now().Unix(), 10)
+	b = strconv.AppendInt(append(b, `,"ts":`...), self.LastSeen.Unix(), 10)
 	return ok(append(b, '}'))
 }
 

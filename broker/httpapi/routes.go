@@ -72,6 +72,9 @@ func findRoute(r *http.Request) (found route, id string, err error) {
 			return rt, id, nil
 		}
 		allowed = append(allowed, rt.method)
+		if rt.public {
+			allowed = append(allowed, http.MethodHead)
+		}
 	}
 	if len(allowed) > 0 {
 		return route{}, "", methodNotAllowed{allowed}
@@ -92,11 +95,6 @@ type methodNotAllowed struct{ allowed []string }
 
 func (m methodNotAllowed) Error() string {
 	return fmt.Sprintf("this route takes %s", strings.Join(m.allowed, ", "))
-}
-
-func (m methodNotAllowed) Is(target error) bool {
-	t, ok := target.(*agentrelay.Error)
-	return ok && t.Code == agentrelay.CodeMethodNotAllowed
 }
 
 func (m methodNotAllowed) allow() string {

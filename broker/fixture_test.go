@@ -1,0 +1,182 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
+	"github.com/agent-relay/agent-relay/store/sqlite"
+	"github.com/agent-relay/agent-relay/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+// faulty is a store some of whose calls can be counted and made to fail. Its
+// own calls follow the test's bubble of time, if there is one.
+type faulty struct {
+	store.Store
+
+	mu       sync.Mutex
+	calls    map[string]int
+	failures map[string]error
+	failed   chan struct{}
+	sweeps   []time.Time
+	next     time.Duration
+	recorded map[string]time.Time
+}
+
+func (f *faulty) enter(call string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[call]++
+	return f.failures[call]
+}
+
+func (f *faulty) fail(call string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failures[call] = err
+}
+
+func (f *faulty) count(call string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[call]
+}
+
+func (f *faulty) Agents(ctx context.Context) ([]store.Agent, error) {
+	if err := f.enter("Agents"); err != nil {
+		return nil, err
+	}
+	return f.Store.Agents(ctx)
+}
+
+func (f *faulty) Register(ctx context.Context, agent string) error {
+	if err := f.enter("Register"); err != nil {
+		return err
+	}
+	return f.Store.Register(ctx, agent)
+}
+
+func (f *faulty) Probe(ctx context.Context) error {
+	if err := f.enter("Probe"); err != nil {
+		return err
+	}
+	return f.Store.Probe(ctx)
+}
+
+func (f *faulty) Delivered(ctx context.Context, ids []string, at time.Time) error {
+	if err := f.enter("Delivered"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	for _, id := range ids {
+		f.recorded[id] = at
+	}
+	f.mu.Unlock()
+	return f.Store.Delivered(ctx, ids, at)
+}
+
+func (f *faulty) Sweep(ctx context.Context) (time.Duration, error) {
+	err := f.enter("Sweep")
+	f.mu.Lock()
+	f.sweeps = append(f.sweeps, time.Now())
+	next := f.next
+	f.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	if next > 0 {
+		_, err := f.Store.Sweep(ctx)
+		return next, err
+	}
+	return f.Store.Sweep(ctx)
+}
+
+func (f *faulty) Failed() <-chan struct{} { return f.failed }
+
+func (f *faulty) Err() error { return f.enter("Err") }
+
+// fixture is a broker over a store of its own. It runs when the test says so.
+type fixture struct {
+	*Broker
+	t     *testing.T
+	store *faulty
+	clock *storetest.Clock
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	clock, arrivals := storetest.NewClock(start), NewArrivals()
+	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Wake: arrivals.Notify}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &faulty{
+		Store: opened, calls: map[string]int{}, failures: map[string]error{},
+		failed: make(chan struct{}), recorded: map[string]time.Time{},
+	}
+	b, err := Open(ctx, Options{
+		Store: f, Arrivals: arrivals, Secret: "the secret of these tests", Heartbeat: time.Minute, TTL: time.Hour,
+		Lockout: Lockout{Failures: 5, Duration: time.Minute}, Clock: clock, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{Broker: b, t: t, store: f, clock: clock}
+}
+
+// run runs the broker until stop is called, or the test ends.
+func (f *fixture) run() (stop func() error) {
+	running, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(running) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	f.t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func (f *fixture) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// send sends messages from ann to ben, who is registered.
+func (f *fixture) send(ids ...string) {
+	f.t.Helper()
+	_, err := f.Register(ctx, "ben")
+	f.must(err)
+	for _, id := range ids {
+		_, err := f.Send(ctx, message(id))
+		f.must(err)
+	}
+}
+
+func message(id string) agentrelay.Message {
+	return agentrelay.Message{
+		ID: id, From: "ann", To: "ben", Type: agentrelay.TypeMessage, Kind: agentrelay.KindMessage, Body: []byte(`{}`),
+	}
+}
+
+// inbox polls all of ben's inbox.
+func (f *fixture) inbox() store.PollQuery {
+	return store.PollQuery{Agent: "ben", Limit: 1000, MaxBytes: 1 << 20}
+}

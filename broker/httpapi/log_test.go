@@ -1,0 +1,76 @@
+package httpapi_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	agentrelay "github.com/agent-relay/agent-relay"
+)
+
+// What is private is in no log, at no level.
+func TestLogsHoldNothingPrivate(t *testing.T) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		t.Run(level.String(), func(t *testing.T) {
+			var log logLines
+			r := newRelay(t, setup{log: log.handler(level)})
+			const canary = "c4n4ry"
+			ann, ben := r.agent("ann"), r.agent("ben")
+			ann.post("/messages", `{"to":"ben","id":"m","body":"`+canary+`","rootId":"`+canary+`"}`).want(http.StatusCreated, nil)
+			for _, body := range []string{
+				`{"to":"ben","id":"m","body":"other ` + canary + `"}`, `{"to":"nobody","body":"` + canary + `"}`, `{"to":"ben","kind":"` + canary + `"}`,
+				`{"to":"ben","body":` + canary + `}`, canary, `"` + canary + `"`, "\xff" + canary,
+			} {
+				ann.post("/messages", body)
+			}
+			r.store.set(func(s *spy) { s.failEnqueue = errors.New("the cause") })
+			ann.post("/messages", `{"to":"ben","body":"`+canary+`"}`).want(http.StatusServiceUnavailable, nil)
+			r.store.set(func(s *spy) { s.failEnqueue, s.failProbe = nil, errors.New("the cause") })
+			r.do(call{target: "/healthz", unsigned: true}).want(http.StatusServiceUnavailable, nil)
+			ben.get("/messages?since="+canary).want(http.StatusOK, nil)
+			m := ben.pullOne(``)
+			ben.post("/v1/ack", fmt.Sprintf(`{"messageId":"m","leaseId":%q,"outcome":"retry","error":%q}`, *m.LeaseID, canary)).want(http.StatusOK, nil)
+			ben.post("/messages/m/ack", `{"status":"error","error":"`+canary+`"}`).want(http.StatusCreated, nil)
+			ann.get("/messages").want(http.StatusOK, nil)
+			timestamp := fmt.Sprint(start.Unix())
+			signature := agentrelay.Sign(secret, http.MethodGet, "/peers", timestamp, nil)
+			for _, c := range []call{
+				{agent: "ann", target: "/peers", signature: signature},
+				{agent: "ann", target: "/peers?x", signature: signature},
+				{agent: "bad name", target: "/peers", signature: signature},
+				{agent: "ann", target: "/peers", timestamp: canary, signature: signature},
+				{agent: "ann", target: "/", signature: signature, header: []string{"Authorization: " + canary, "Cookie: " + canary}},
+				{agent: "ann", target: "/peers", signature: canary, host: "example"},
+			} {
+				r.do(c)
+			}
+			for range 6 {
+				r.do(call{agent: "eve", target: "/peers", signature: canary})
+			}
+			r.dial().send([]byte(canary + "\r\n\r\n"))
+			r.stop()
+
+			text := log.String()
+			for _, private := range []string{canary, secret, signature, *m.LeaseID} {
+				if i := strings.Index(text, private); i >= 0 {
+					t.Errorf("the log holds %q: …%s", private, text[max(0, i-200):i+len(private)])
+				}
+			}
+			if strings.Contains(text, `"cause"`) || !strings.Contains(text, "the cause") {
+				t.Error("the log lacks the cause of a fault")
+			}
+			if level <= slog.LevelInfo && !strings.Contains(text, `"request refused"`) {
+				t.Error("the log lacks what was refused")
+			}
+			if level <= slog.LevelWarn && !strings.Contains(text, `"agent locked"`) {
+				t.Error("the log lacks who was locked")
+			}
+			if level <= slog.LevelDebug && !strings.Contains(text, `"id":"m"`) {
+				t.Error("the log lacks the message's id")
+			}
+		})
+	}
+}
