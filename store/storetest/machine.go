@@ -24,9 +24,11 @@ type machine struct {
 	*fixture
 	model *model
 	// sent are the messages sent, in order; grants the leases as Lease
-	// answered them, and cursors those that Poll answered.
+	// answered them; settled the settlements that were answered, and cursors
+	// those that Poll answered.
 	sent    []agentrelay.Message
 	grants  []store.Leased
+	settled []store.Settlement
 	cursors []string
 	// woken is how often each agent must have been woken.
 	woken map[string]int
@@ -70,27 +72,40 @@ func runMachine(t *testing.T, open Opener) {
 		m.model = newModel(m.clock, m.store.Epoch(), o)
 		m.seen(ann, start)
 		m.seen(ben, start)
-		t.Repeat(map[string]func(*rapid.T){
-			"":             m.check,
-			"register":     m.register,
-			"send":         m.send,
-			"send again":   m.sendAgain,
-			"poll":         m.poll,
-			"read":         m.read,
-			"delivered":    m.delivered,
-			"lease":        m.lease,
-			"lease more":   m.lease,
-			"settle":       m.settle,
-			"settle again": m.settle,
-			"renew":        m.renew,
-			"release":      m.release,
-			"acknowledge":  m.acknowledge,
-			"advance":      m.advance,
-			"advance more": m.advance,
-			"jump":         m.jump,
-			"reopen":       m.reopen,
-		})
+		t.Repeat(m.actions())
 	})
+}
+
+// actions returns each action as often as its weight says.
+func (m *machine) actions() map[string]func(*rapid.T) {
+	all := map[string]func(*rapid.T){"": m.check}
+	for _, a := range []struct {
+		name   string
+		weight int
+		do     func(*rapid.T)
+	}{
+		{"register", 1, m.register},
+		{"send", 4, m.send},
+		{"send again", 1, m.sendAgain},
+		{"poll", 2, m.poll},
+		{"delivered", 1, m.delivered},
+		{"lease", 5, m.lease},
+		{"settle", 4, m.settle},
+		{"settle again", 1, m.settleAgain},
+		{"renew", 1, m.renew},
+		{"release", 2, m.release},
+		{"acknowledge", 1, m.acknowledge},
+		{"messages", 1, m.messages},
+		{"query", 1, m.query},
+		{"advance", 3, m.advance},
+		{"jump", 1, m.jump},
+		{"reopen", 1, m.reopen},
+	} {
+		for i := range a.weight {
+			all[fmt.Sprintf("%d %s", i, a.name)] = a.do // rapid prefers names that sort first
+		}
+	}
+	return all
 }
 
 // check compares what each agent sees.
@@ -99,6 +114,13 @@ func (m *machine) check(*rapid.T) {
 		all := store.PollQuery{Agent: agent, Limit: everything, MaxBytes: everything}
 		m.wantEqual("inbox of "+agent, m.pollPage(all), m.model.poll(all))
 		m.wantEqual("history of "+agent, m.known(m.fixture.query(store.Filter{Agent: agent})), m.allOf(agent))
+	}
+	for _, r := range m.model.byFirst() {
+		if r.Status == agentrelay.StatusQueued && r.position != r.first { // queued again
+			q := store.PollQuery{Agent: r.To, Since: r.ID, Limit: everything, MaxBytes: everything}
+			m.wantEqual("page after "+r.ID, m.pollPage(q), m.model.poll(q))
+			break
+		}
 	}
 	agents, err := m.store.Agents(ctx)
 	m.must(err)
@@ -221,6 +243,9 @@ func (m *machine) send(t *rapid.T) {
 }
 
 func (m *machine) sendAgain(t *rapid.T) {
+	if len(m.sent) == 0 {
+		m.send(t)
+	}
 	msg := pick(t, "message", m.sent)
 	switch rapid.SampledFrom([]string{"same", "same", "body", "sender", "recipient"}).Draw(t, "change") {
 	case "body":
@@ -242,18 +267,6 @@ func (m *machine) enqueue(msg agentrelay.Message) {
 	m.finish()
 }
 
-// read makes one of the calls that change nothing.
-func (m *machine) read(t *rapid.T) {
-	switch rapid.SampledFrom([]string{"query", "messages", "sweep"}).Draw(t, "read") {
-	case "query":
-		m.query(t)
-	case "messages":
-		m.messages(t)
-	case "sweep": // of which nothing is due
-		m.sweep()
-	}
-}
-
 func (m *machine) poll(t *rapid.T) {
 	agent := anyAgent(t)
 	q := store.PollQuery{Agent: agent, Since: m.since(t, agent)}
@@ -265,15 +278,15 @@ func (m *machine) poll(t *rapid.T) {
 
 // since is a cursor of some kind.
 func (m *machine) since(t *rapid.T, agent string) string {
-	switch rapid.SampledFrom([]string{"leased id", "position", "id", "earlier", "none", "foreign", "garbage"}).Draw(t, "cursor") {
+	switch rapid.SampledFrom([]string{"id", "position", "earlier", "none", "foreign", "garbage"}).Draw(t, "cursor") {
 	case "position":
 		return m.model.cursor(agent, rapid.Int64Range(0, m.model.inbox(agent).position+2).Draw(t, "position"))
 	case "earlier":
-		return pick(t, "cursor", m.cursors)
+		if len(m.cursors) > 0 {
+			return pick(t, "cursor", m.cursors)
+		}
 	case "id":
 		return m.id(t)
-	case "leased id": // often queued again
-		return pick(t, "lease", m.grants).ID
 	case "foreign":
 		return agentrelay.Cursor{Tag: agentrelay.CursorTag("another epoch", agent), Position: 1}.String()
 	case "garbage":
@@ -313,9 +326,21 @@ func (m *machine) lease(t *rapid.T) {
 	m.finish()
 }
 
-// grant picks a lease, and often spoils it.
-func (m *machine) grant(t *rapid.T) store.Leased {
-	g := pick(t, "lease", m.grants)
+// grant picks a lease, often one that lasts, and sometimes spoils it. There is
+// none if nothing can be leased.
+func (m *machine) grant(t *rapid.T) (g store.Leased, any bool) {
+	lasting := m.lasting()
+	if len(lasting) == 0 {
+		m.lease(t)
+		lasting = m.lasting()
+	}
+	if len(m.grants) == 0 {
+		return g, false
+	}
+	if len(lasting) == 0 || rapid.IntRange(0, 4).Draw(t, "any lease") == 4 {
+		lasting = m.grants
+	}
+	g = pick(t, "lease", lasting)
 	switch rapid.SampledFrom([]string{"", "", "", "", "agent", "message", "lease"}).Draw(t, "wrong") {
 	case "agent":
 		g.To = anyAgent(t)
@@ -324,24 +349,52 @@ func (m *machine) grant(t *rapid.T) store.Leased {
 	case "lease":
 		g.LeaseID = pick(t, "other lease", m.grants).LeaseID
 	}
-	return g
+	return g, true
+}
+
+// lasting returns the leases that were not ended.
+func (m *machine) lasting() []store.Leased {
+	return slices.DeleteFunc(slices.Clone(m.grants), func(g store.Leased) bool {
+		_, err := m.model.leased(g.To, g.ID, g.LeaseID)
+		return err != nil
+	})
 }
 
 func (m *machine) settle(t *rapid.T) {
-	g := m.grant(t)
+	g, any := m.grant(t)
+	if !any {
+		return
+	}
 	s := store.Settlement{Agent: g.To, ID: g.ID, LeaseID: g.LeaseID}
 	s.Outcome = rapid.SampledFrom([]agentrelay.Outcome{agentrelay.OutcomeRetry, agentrelay.OutcomeCompleted}).Draw(t, "outcome")
 	s.Error = rapid.SampledFrom([]string{"", "it broke"}).Draw(t, "error")
+	m.settleBoth(s)
+}
+
+// settleAgain repeats what was answered before.
+func (m *machine) settleAgain(t *rapid.T) {
+	if len(m.settled) == 0 {
+		m.settle(t)
+		return
+	}
+	m.settleBoth(pick(t, "settlement", m.settled))
+}
+
+func (m *machine) settleBoth(s store.Settlement) {
 	got, err := m.store.Settle(ctx, s)
 	want, refused := m.model.settle(s)
 	if m.wantSame(err, refused) {
 		m.wantEqual("answer", got, want)
+		m.settled = append(m.settled, s)
 	}
 	m.finish()
 }
 
 func (m *machine) renew(t *rapid.T) {
-	g := m.grant(t)
+	g, any := m.grant(t)
+	if !any {
+		return
+	}
 	n := store.Renewal{Agent: g.To, ID: g.ID, LeaseID: g.LeaseID, For: leaseTime(t)}
 	got, err := m.store.Renew(ctx, n)
 	want, refused := m.model.renew(n)
@@ -351,8 +404,16 @@ func (m *machine) renew(t *rapid.T) {
 }
 
 func (m *machine) release(t *rapid.T) {
-	list := []store.Leased{m.grant(t), m.grant(t), m.grant(t)}
-	agent := list[0].To
+	var list []store.Leased
+	for range 3 {
+		if g, any := m.grant(t); any {
+			list = append(list, g)
+		}
+	}
+	agent := ben
+	if len(list) > 0 {
+		agent = list[0].To
+	}
 	m.must(m.store.Release(ctx, agent, list))
 	m.model.release(agent, list)
 	m.finish()
@@ -401,7 +462,7 @@ func (m *machine) query(t *rapid.T) {
 
 func (m *machine) advance(t *rapid.T) {
 	m.clock.Advance(rapid.SampledFrom([]time.Duration{
-		time.Second, time.Minute, 29 * time.Second, time.Hour, 10 * time.Minute, time.Millisecond,
+		time.Second, 29 * time.Second, time.Minute, time.Second, time.Minute, time.Hour, 10 * time.Minute, time.Millisecond,
 		2 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour, 10 * 24 * time.Hour,
 	}).Draw(t, "time"))
 	m.sweep()
@@ -432,7 +493,7 @@ func (m *machine) jumpTime(t *rapid.T) time.Duration {
 		return -wrong
 	}
 	return rapid.SampledFrom([]time.Duration{1, -1}).Draw(t, "sign") * rapid.SampledFrom([]time.Duration{
-		8 * 24 * time.Hour, time.Minute, 3 * time.Hour, 2 * time.Second, time.Hour, 20 * 24 * time.Hour,
+		time.Minute, 8 * 24 * time.Hour, 3 * time.Hour, 2 * time.Second, time.Hour, 20 * 24 * time.Hour,
 	}).Draw(t, "jump")
 }
 
@@ -451,10 +512,7 @@ func anyAgent(t *rapid.T) string {
 
 // id is that of a message which is or was there, or of none.
 func (m *machine) id(t *rapid.T) string {
-	if rapid.IntRange(0, 9).Draw(t, "unknown") == 9 {
-		return "unknown"
-	}
-	var ids []string
+	ids := []string{"unknown"}
 	for _, r := range m.model.byFirst() {
 		ids = append(ids, r.ID)
 	}
@@ -464,12 +522,8 @@ func (m *machine) id(t *rapid.T) string {
 	return pick(t, "id", ids)
 }
 
-// pick draws one of what there is so far, more often of the latest; the action
-// is skipped if there is nothing.
+// pick draws one of what there is so far, more often of the latest.
 func pick[T any](t *rapid.T, label string, list []T) T {
-	if len(list) == 0 {
-		t.Skip("nothing there yet")
-	}
 	list = slices.Clone(list)
 	slices.Reverse(list) // rapid draws more often from the beginning
 	return rapid.SampledFrom(list).Draw(t, label)

@@ -60,7 +60,7 @@ func runExamples(t *testing.T, open Opener, examples []example) {
 }
 
 // start is what the wall shows when a test begins.
-var start = time.Date(2026, 3, 14, 9, 26, 53, 589_000_000, time.UTC)
+var start = time.Date(2026, 3, 14, 9, 26, 53, 589_000_000, time.UTC).Local()
 
 // ttl is the time to live of messages where options name none.
 const ttl = 7 * 24 * time.Hour
