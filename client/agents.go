@@ -43,9 +43,9 @@ func (c *Client) Handshake(ctx context.Context) (Broker, error) {
 	}
 	if b.Protocol != agentrelay.ProtocolVersion {
 		return Broker{}, &fault{
-			fmt.Sprintf("something else answers at %s: it speaks protocol %.20q, this client %q; update the older of the two, or correct the URL or the port",
+			text: fmt.Sprintf("something else answers at %s: it speaks protocol %.20q, this client %q; update the older of the two, or correct the URL or the port",
 				c.base, b.Protocol, agentrelay.ProtocolVersion),
-			ErrNotRelay, nil,
+			kind: ErrNotRelay,
 		}
 	}
 	return b, nil

@@ -33,10 +33,9 @@ type answer struct {
 	body   []byte
 }
 
-// do makes a call and reads its answer into result; sound then tells whether
-// that is what a broker answers. An error answer is returned as
+// once makes a call a single time. An error answer is returned as
 // *agentrelay.Error.
-func (c *Client) do(ctx context.Context, k call, result any, sound func() bool) error {
+func (c *Client) once(ctx context.Context, k call, result any, sound func() bool) error {
 	a, err := c.roundTrip(ctx, k)
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func (c *Client) newRequest(ctx context.Context, k call) (*http.Request, error) 
 // timestamp is the clock to the millisecond and six random digits, which make
 // each signature one of its kind: clocks are too coarse for that.
 func (c *Client) timestamp() string {
-	now := c.now()
+	now := c.now().Add(time.Duration(c.offset.Load()))
 	return fmt.Sprintf("%d.%03d%06d", now.Unix(), now.Nanosecond()/int(time.Millisecond), rand.IntN(1e6))
 }
 

@@ -1,7 +1,9 @@
 // Package client speaks the relay's protocol 1.0 to a broker.
 //
-// Each method is one call: it is sent once, under a time limit of its own, and
-// its answer is read once. What the broker refuses comes back as
+// Each method that bears the name of a call makes that call, under a time limit
+// of its own. Where that may help, it is tried again after a pause, with the
+// same message id; a refusal because of the clock is answered once by signing
+// with the broker's. What the broker refuses comes back as
 // *agentrelay.Error, so that errors.Is(err, agentrelay.ErrNoSuchAgent) tells
 // what happened. Where no broker answers the error is ErrUnreachable, and
 // where something else does, ErrNotRelay.
@@ -15,6 +17,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
@@ -50,6 +53,10 @@ type Options struct {
 	// Transport carries the requests. Default: one of the client's own, which
 	// follows the proxy variables of the environment except to this machine.
 	Transport http.RoundTripper
+	// Pauses are made before a call is tried again that may succeed then; each
+	// is spread by a fifth, and Retry-After prolongs it. There are as many
+	// further tries as pauses; an empty list makes none. Default: 2, 4 and 8 s.
+	Pauses []time.Duration
 	// Now is the clock that timestamps are made from. Default time.Now.
 	Now func() time.Time
 }
@@ -63,7 +70,11 @@ type Client struct {
 	maxAnswerBytes int64
 	userAgent      string
 	now            func() time.Time
-	http           http.Client
+	pauses         []time.Duration
+	// offset is the broker's clock minus now, in nanoseconds, as far as it had
+	// to be learned.
+	offset *atomic.Int64
+	http   http.Client
 }
 
 // New makes a client. It contacts nobody; Handshake shows whether the broker
@@ -91,7 +102,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{
 		base: base, agent: o.Agent, secret: o.Secret,
 		timeout: o.Timeout, maxAnswerBytes: o.MaxAnswerBytes,
-		userAgent: o.UserAgent, now: o.Now,
+		userAgent: o.UserAgent, now: o.Now, pauses: o.Pauses, offset: new(atomic.Int64),
 		http: http.Client{Transport: o.Transport, CheckRedirect: noRedirect},
 	}
 	if c.timeout == 0 {
@@ -106,10 +117,20 @@ func New(o Options) (*Client, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
+	if c.pauses == nil {
+		c.pauses = defaultPauses
+	}
 	if c.http.Transport == nil {
 		c.http.Transport = newTransport()
 	}
 	return c, nil
+}
+
+// withoutRetries returns the same client without further tries.
+func (c *Client) withoutRetries() *Client {
+	single := *c
+	single.pauses = nil
+	return &single
 }
 
 // Agent is the name the calls are made under.

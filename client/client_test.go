@@ -95,6 +95,9 @@ func newClient(t *testing.T, o Options) *Client {
 	if o.Secret == "" {
 		o.Secret = testSecret
 	}
+	if o.Pauses == nil {
+		o.Pauses = NoRetries // what fails here fails at once
+	}
 	c, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +267,7 @@ func TestSignedHeaders(t *testing.T) {
 
 func TestErrorsAreOfTheirKind(t *testing.T) {
 	cause := io.ErrUnexpectedEOF
-	err := error(&fault{"text", ErrUnreachable, cause})
+	err := error(&fault{text: "text", kind: ErrUnreachable, cause: cause})
 	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, cause) || errors.Is(err, ErrNotRelay) || err.Error() != "text: unexpected EOF" {
 		t.Errorf("%v", err)
 	}

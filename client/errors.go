@@ -33,6 +33,8 @@ var (
 type fault struct {
 	text        string
 	kind, cause error
+	// status is that of an answer which is not of the protocol's form.
+	status int
 }
 
 func (f *fault) Error() string {
@@ -63,13 +65,13 @@ func (c *Client) transportError(outer context.Context, limit time.Duration, err 
 	var op *net.OpError
 	switch {
 	case errors.As(err, &op) && op.Op == "dial":
-		return &fault{fmt.Sprintf("no broker answers at %s; start it with `agent-relay setup start`, or correct the URL", c.base), ErrUnreachable, err}
+		return &fault{text: fmt.Sprintf("no broker answers at %s; start it with `agent-relay setup start`, or correct the URL", c.base), kind: ErrUnreachable, cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &fault{fmt.Sprintf("the broker at %s did not answer within %v", c.base, limit), ErrTimeout, nil}
+		return &fault{text: fmt.Sprintf("the broker at %s did not answer within %v", c.base, limit), kind: ErrTimeout}
 	case errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "malformed HTTP"):
-		return &fault{fmt.Sprintf("something else answers at %s; it does not speak HTTP as a broker does; correct the URL or the port", c.base), ErrNotRelay, err}
+		return &fault{text: fmt.Sprintf("something else answers at %s; it does not speak HTTP as a broker does; correct the URL or the port", c.base), kind: ErrNotRelay, cause: err}
 	}
-	return &fault{fmt.Sprintf("the connection to the broker at %s failed", c.base), ErrUnreachable, err}
+	return &fault{text: fmt.Sprintf("the connection to the broker at %s failed", c.base), kind: ErrUnreachable, cause: err}
 }
 
 func (c *Client) notRelay(a answer) error {
@@ -78,8 +80,8 @@ func (c *Client) notRelay(a answer) error {
 		kind = "no content type"
 	}
 	return &fault{
-		fmt.Sprintf("something else answers at %s (HTTP %d, %.60s): this is no answer of a broker; correct the URL or the port", c.base, a.status, kind),
-		ErrNotRelay, nil,
+		text: fmt.Sprintf("something else answers at %s (HTTP %d, %.60s): this is no answer of a broker; correct the URL or the port", c.base, a.status, kind),
+		kind: ErrNotRelay, status: a.status,
 	}
 }
 

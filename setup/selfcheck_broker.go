@@ -56,7 +56,7 @@ func notChecked(r *Report) {
 func (o *SelfcheckOptions) client(agent string, transport http.RoundTripper) (*client.Client, error) {
 	return client.New(client.Options{
 		URL: o.URL, Agent: agent, Secret: o.Secret, Timeout: o.Timeout,
-		UserAgent: "agent-relay-selfcheck/" + o.Version, Transport: transport,
+		UserAgent: "agent-relay-selfcheck/" + o.Version, Transport: transport, Pauses: client.NoRetries,
 	})
 }
 

@@ -70,6 +70,7 @@ func (a *app) newClient(f *clientFlags) (*client.Client, error) {
 			return nil, err
 		}
 	}
+	o.Pauses = client.NoRetries
 	c, err := client.New(o)
 	if err != nil {
 		return nil, usagef("%w", err)

@@ -108,7 +108,7 @@ func (p *brokerProcess) kill() {
 }
 
 func (p *brokerProcess) client(agent string) *client.Client {
-	c, err := client.New(client.Options{URL: p.url, Agent: agent, Secret: processSecret})
+	c, err := client.New(client.Options{URL: p.url, Agent: agent, Secret: processSecret, Pauses: client.NoRetries})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestRetryAcrossRestart(t *testing.T) {
 	}
 	// The answer is lost on the way: the transport hides it.
 	lost := &loseAnswers{}
-	c, err := client.New(client.Options{URL: p.url, Agent: "alpha", Secret: processSecret, Transport: lost})
+	c, err := client.New(client.Options{URL: p.url, Agent: "alpha", Secret: processSecret, Transport: lost, Pauses: client.NoRetries})
 	if err != nil {
 		t.Fatal(err)
 	}

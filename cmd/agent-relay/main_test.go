@@ -131,7 +131,7 @@ func scriptPeer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 || len(args) == 2 && args[1] != "offline" || len(args) > 2 {
 		ts.Fatalf("usage: peer AGENT [offline]")
 	}
-	c, err := client.New(client.Options{URL: ts.Getenv("URL"), Agent: "observer", Secret: scriptSecret})
+	c, err := client.New(client.Options{URL: ts.Getenv("URL"), Agent: "observer", Secret: scriptSecret, Pauses: client.NoRetries})
 	ts.Check(err)
 	defer c.Close()
 	ts.Check(waitFor(func() error {

@@ -112,7 +112,7 @@ func relayConfig(t *testing.T, lines ...string) string {
 
 func (r *relay) client(agent string) *client.Client {
 	r.t.Helper()
-	c, err := client.New(client.Options{URL: r.url, Agent: agent, Secret: scriptSecret, Transport: &r.signed})
+	c, err := client.New(client.Options{URL: r.url, Agent: agent, Secret: scriptSecret, Transport: &r.signed, Pauses: client.NoRetries})
 	if err != nil {
 		r.t.Fatal(err)
 	}

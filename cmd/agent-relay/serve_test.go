@@ -19,11 +19,14 @@ import (
 	"github.com/agent-relay/agent-relay/client"
 )
 
-func needSignals(t *testing.T) {
+// startsProcess marks a test that runs the broker in a process of its own and
+// sends it signals. Such tests mostly wait, so they do so together.
+func startsProcess(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be sent SIGTERM there")
 	}
+	t.Parallel()
 }
 
 // seenAs waits until each agent whose name has the prefix, count of them, was
@@ -84,7 +87,7 @@ func trickle(t *testing.T, url, secret string) {
 // ever for a request that does not come to its end, and keeps what it has
 // accepted.
 func TestServeDrains(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	const pollers = 20
 	r := startRelay(t, relayOptions{lines: []string{"heartbeat: 1s"}})
 	observer := r.registered("observer")
@@ -137,9 +140,10 @@ func TestServeDrains(t *testing.T) {
 // A second signal does not wait, and still nothing is left of a broker that
 // keeps its messages in memory.
 func TestServeSecondSignal(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	for _, storage := range []string{storageSQLite, storageMemory} {
 		t.Run(storage, func(t *testing.T) {
+			t.Parallel()
 			temporary := t.TempDir()
 			r := startRelay(t, relayOptions{lines: []string{"storage: " + storage}, env: []string{"TMPDIR=" + temporary}})
 			trickle(t, r.url, scriptSecret)
@@ -163,7 +167,7 @@ func expectEmpty(t *testing.T, dir string) {
 }
 
 func TestServeMemory(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	temporary := t.TempDir()
 	data := filepath.Join(t.TempDir(), "data")
 	o := relayOptions{
@@ -196,7 +200,7 @@ func TestServeMemory(t *testing.T) {
 
 // Data directory and files are the owner's alone.
 func TestServeModes(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	data := filepath.Join(t.TempDir(), "a", "data")
 	r := startRelay(t, relayOptions{lines: []string{"data_dir: " + data}})
 	r.registered("alpha")
@@ -217,7 +221,7 @@ func TestServeModes(t *testing.T) {
 }
 
 func TestServeNotifiesSystemd(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	dir, err := os.MkdirTemp("", "notify") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +259,7 @@ func TestServeNotifiesSystemd(t *testing.T) {
 }
 
 func TestServeWithoutItsNotifySocket(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	r := startRelay(t, relayOptions{env: []string{"NOTIFY_SOCKET=" + filepath.Join(t.TempDir(), "none")}})
 	r.waitLog("cannot notify systemd")
 	r.registered("alpha")
@@ -263,7 +267,7 @@ func TestServeWithoutItsNotifySocket(t *testing.T) {
 
 // Away from a terminal the log is JSON, a record a line.
 func TestServeLogsJSON(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	r := startRelay(t, relayOptions{args: []string{"serve"}})
 	r.signal(syscall.SIGTERM)
 	r.wait()
@@ -285,10 +289,11 @@ func TestServeLogsJSON(t *testing.T) {
 
 // Nothing that is confidential gets into the log, whatever its level.
 func TestServeLogCanary(t *testing.T) {
-	needSignals(t)
+	startsProcess(t)
 	const canary = "canary-5d41402abc4b2a76"
 	for level := range logLevels {
 		t.Run(level, func(t *testing.T) {
+			t.Parallel()
 			r := startRelay(t, relayOptions{
 				// The address is logged at level info.
 				args:  []string{"serve", "--log-format", "text", "--log-level", "info"},
@@ -376,7 +381,7 @@ func exercise(t *testing.T, r *relay, canary string) {
 		t.Error("settled with the wrong lease")
 	}
 	for range 6 {
-		wrong, err := client.New(client.Options{URL: r.url, Agent: "gamma", Secret: scriptSecret + "x", Transport: &r.signed})
+		wrong, err := client.New(client.Options{URL: r.url, Agent: "gamma", Secret: scriptSecret + "x", Transport: &r.signed, Pauses: client.NoRetries})
 		if err != nil {
 			t.Fatal(err)
 		}
