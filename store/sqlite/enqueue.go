@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
@@ -20,38 +21,51 @@ func (s *Store) Enqueue(ctx context.Context, m agentrelay.Message) (result store
 	return result, err
 }
 
+// enqueue finds out that an id is known by the insert that does nothing: most
+// are not.
 func (t *tx) enqueue(m agentrelay.Message, fingerprint []byte) (store.Enqueued, error) {
+	writes := t.writes
+	position, registered, err := t.nextPosition(m.To, true)
+	if err != nil {
+		return store.Enqueued{}, err
+	}
+	if registered {
+		inserted, err := t.insert(m, fingerprint, position)
+		if err != nil || inserted {
+			return store.Enqueued{TS: time.UnixMilli(t.wall)}, err
+		}
+		if err := t.exec(`UPDATE agents SET position = position - 1 WHERE name = ?`, m.To); err != nil {
+			return store.Enqueued{}, err
+		}
+		t.writes = writes // nothing is left of it
+	}
 	var ts int64
 	var known []byte
 	found, err := t.one(`SELECT ts, fingerprint FROM messages WHERE id = ?`, []any{m.ID}, &ts, &known)
 	switch {
 	case err != nil:
 		return store.Enqueued{}, err
-	case found && bytes.Equal(known, fingerprint):
-		return store.Enqueued{Duplicate: true, TS: time.UnixMilli(ts)}, nil
-	case found:
+	case !found:
+		return store.Enqueued{}, failure(agentrelay.CodeNoSuchAgent, `no agent "`+m.To+`" ever registered`)
+	case !bytes.Equal(known, fingerprint):
 		return store.Enqueued{}, failure(agentrelay.CodeIDConflict,
 			"this id was used before for a different message; send this one under an id of its own")
 	}
-	position, registered, err := t.nextPosition(m.To, true)
-	if err != nil {
-		return store.Enqueued{}, err
-	}
-	if !registered {
-		return store.Enqueued{}, failure(agentrelay.CodeNoSuchAgent, `no agent "`+m.To+`" ever registered`)
-	}
-	return store.Enqueued{TS: time.UnixMilli(t.wall)}, t.insert(m, fingerprint, position)
+	return store.Enqueued{Duplicate: true, TS: time.UnixMilli(ts)}, nil
 }
 
-// insert stores a new message, queued.
-func (t *tx) insert(m agentrelay.Message, fingerprint []byte, position int64) error {
+// insert stores a message, queued, unless its id is known.
+func (t *tx) insert(m agentrelay.Message, fingerprint []byte, position int64) (inserted bool, err error) {
 	expires := t.wall + millis(t.options.TTL)
-	t.woken[m.To] = true
-	return t.exec(`INSERT INTO messages (id, sender, recipient, ts, type, kind, ack, reply_to, root_id, parent_id,
+	n, err := t.change(`INSERT INTO messages (id, sender, recipient, ts, type, kind, ack, reply_to, root_id, parent_id,
 			body, fingerprint, status, first_position, position, expires_at, due_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
 		m.ID, m.From, m.To, t.wall, string(m.Type), string(m.Kind), m.Ack, m.ReplyTo, m.RootID, m.ParentID,
 		[]byte(m.Body), fingerprint, position, position, expires, expires)
+	if n > 0 {
+		t.woken[m.To] = true
+	}
+	return n > 0, err
 }
 
 // receipt puts the one receipt of a message into its sender's inbox and
@@ -70,8 +84,11 @@ func (t *tx) receipt(r *row, failed bool, text string) (id string, err error) {
 		return "", err
 	}
 	sum := m.Fingerprint()
-	if err := t.insert(m, sum[:], position); err != nil {
+	switch inserted, err := t.insert(m, sum[:], position); {
+	case err != nil:
 		return "", err
+	case !inserted:
+		return "", fmt.Errorf("the new id %s of a receipt is in use", m.ID)
 	}
 	r.receiptID = m.ID
 	return m.ID, t.exec(`UPDATE messages SET receipt_id = ? WHERE seq = ?`, m.ID, r.seq)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	sqlite "modernc.org/sqlite"
 
 	"github.com/agent-relay/agent-relay/store"
 )
@@ -91,6 +92,11 @@ func (s *Store) open(ctx context.Context, path string) error {
 	}
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("open the database: %w", err)
+	}
+	// A commit need not wait for the file's timestamps. Where the system has
+	// no fdatasync, SQLite goes on with what it has.
+	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
+		return fmt.Errorf("open the database %s: %w", path, err)
 	}
 	db := sql.OpenDB(newConnector(path, writeSettings))
 	s.time = newSteadyClock(s.options.Clock)

@@ -270,7 +270,7 @@ func TestOneOperationDoesNotFailTheOthers(t *testing.T) {
 		bad <- s.send(ctx, func(t *tx) error {
 			m := messageTo("beta", "half", 10)
 			sum := m.Fingerprint()
-			if err := t.insert(m, sum[:], 77); err != nil {
+			if _, err := t.insert(m, sum[:], 77); err != nil {
 				return err
 			}
 			return errors.New("after writing")

@@ -17,20 +17,32 @@ type tx struct {
 	options store.Options
 	// shift is how far this transaction moves steady time.
 	shift int64
+	// writes counts what was written.
+	writes int
 	// woken are the inboxes that got something to deliver.
 	woken map[string]bool
 }
 
-// runAll runs each operation in a savepoint of its own.
-func (t *tx) runAll(batch []*operation) (results []error, err error) {
+// errUnguarded says that an operation failed after it had written, and that
+// the batch is to be run again with a savepoint for each.
+var errUnguarded = errors.New("an operation failed after writing")
+
+// runAll runs each operation so that one that fails does not fail the others.
+// Savepoints do that and cost a quarter of the time, so they are made only
+// after a batch without them turned out to need one.
+func (t *tx) runAll(batch []*operation, guarded bool) (results []error, err error) {
 	if t.shift = t.writer.store.time.jump(); t.shift != 0 {
 		if err := t.moveTime(); err != nil {
 			return nil, err
 		}
 	}
+	run := t.run
+	if guarded {
+		run = t.runGuarded
+	}
 	results = make([]error, len(batch))
 	for i, op := range batch {
-		if results[i], err = t.run(op); err != nil {
+		if results[i], err = run(op); err != nil {
 			return nil, err
 		}
 	}
@@ -39,6 +51,21 @@ func (t *tx) runAll(batch []*operation) (results []error, err error) {
 
 // run returns the operation's own result, and err if the batch cannot go on.
 func (t *tx) run(op *operation) (result, err error) {
+	before := t.writes
+	result = op.do(t)
+	switch {
+	case result == nil:
+		return nil, nil
+	case endsBatch(result):
+		return nil, result
+	case t.writes != before:
+		return nil, errUnguarded
+	}
+	return translate(result), nil
+}
+
+// runGuarded is run, in a savepoint.
+func (t *tx) runGuarded(op *operation) (result, err error) {
 	if err := t.exec(`SAVEPOINT operation`); err != nil {
 		return nil, err
 	}
@@ -72,12 +99,22 @@ func (t *tx) moveTime() error {
 }
 
 func (t *tx) exec(query string, args ...any) error {
+	_, err := t.change(query, args...)
+	return err
+}
+
+// change is exec, and tells how many rows it changed.
+func (t *tx) change(query string, args ...any) (rows int64, err error) {
+	t.writes++
 	stmt, err := t.writer.stmts.get(query)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = stmt.Exec(args...)
-	return err
+	result, err := stmt.Exec(args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 // one scans the only row of a query; found is false if there is none.
@@ -108,10 +145,13 @@ func (t *tx) nextPosition(agent string, registered bool) (position int64, found 
 	if registered {
 		found, err = t.one(`UPDATE agents SET position = position + 1
 			WHERE name = ? AND registered_at IS NOT NULL RETURNING position`, []any{agent}, &position)
-		return position, found, err
+	} else {
+		found, err = t.one(`INSERT INTO agents (name, position) VALUES (?, 1)
+			ON CONFLICT (name) DO UPDATE SET position = position + 1 RETURNING position`, []any{agent}, &position)
 	}
-	found, err = t.one(`INSERT INTO agents (name, position) VALUES (?, 1)
-		ON CONFLICT (name) DO UPDATE SET position = position + 1 RETURNING position`, []any{agent}, &position)
+	if found {
+		t.writes++
+	}
 	return position, found, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -101,6 +102,7 @@ func (w *writer) run() {
 	defer close(w.stopped)
 	for range w.wake {
 		for {
+			w.gather()
 			batch, closing := w.next()
 			if len(batch) == 0 {
 				if closing {
@@ -110,6 +112,21 @@ func (w *writer) run() {
 			}
 			w.commit(batch)
 		}
+	}
+}
+
+// gather lets callers that are about to queue do so, as long as each turn
+// brings some: every one of them is spared a commit of its own. A lone caller
+// waits for nobody.
+func (w *writer) gather() {
+	for queued := -1; ; runtime.Gosched() {
+		w.mu.Lock()
+		n := len(w.queue)
+		w.mu.Unlock()
+		if n == queued || n >= maxBatch {
+			return
+		}
+		queued = n
 	}
 }
 
@@ -175,6 +192,14 @@ func (w *writer) commit(batch []*operation) {
 // transaction runs a batch and commits it. err is a fault of the whole batch,
 // of which nothing is kept; results are those of its operations.
 func (w *writer) transaction(batch []*operation) (t *tx, results []error, err error) {
+	t, results, err = w.attempt(batch, false)
+	if errors.Is(err, errUnguarded) {
+		t, results, err = w.attempt(batch, true)
+	}
+	return t, results, err
+}
+
+func (w *writer) attempt(batch []*operation, guarded bool) (t *tx, results []error, err error) {
 	select {
 	case <-w.failed:
 		return nil, nil, w.failure
@@ -184,7 +209,7 @@ func (w *writer) transaction(batch []*operation) (t *tx, results []error, err er
 	if err := t.exec(`BEGIN IMMEDIATE`); err != nil {
 		return nil, nil, err
 	}
-	results, err = t.runAll(batch)
+	results, err = t.runAll(batch, guarded)
 	if err == nil {
 		err = t.exec(`COMMIT`)
 	}

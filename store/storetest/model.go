@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -296,12 +298,9 @@ func (m *model) release(agent string, list []store.Leased) {
 	}
 }
 
-// byFirst returns rows in the order they came into being.
+// byFirst returns rows in the order they came into being, inbox by inbox.
 func (m *model) byFirst() []*row {
-	var list []*row
-	for _, r := range m.rows {
-		list = append(list, r)
-	}
-	slices.SortFunc(list, func(a, b *row) int { return int(a.first - b.first) })
-	return list
+	return slices.SortedFunc(maps.Values(m.rows), func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.first, b.first))
+	})
 }

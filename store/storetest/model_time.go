@@ -102,7 +102,7 @@ func (m *model) revive(r *row) {
 }
 
 // nextDue is how long until there is something to sweep.
-func (m *model) nextDue() (next time.Duration, any bool) {
+func (m *model) nextDue() (next time.Duration, ok bool) {
 	for _, r := range m.rows {
 		var d time.Duration
 		switch {
@@ -116,9 +116,9 @@ func (m *model) nextDue() (next time.Duration, any bool) {
 		default:
 			d = max(r.due.Sub(m.clock.Now()), m.forgetFrom-m.elapsed)
 		}
-		if !any || d < next {
-			next, any = d, true
+		if !ok || d < next {
+			next, ok = d, true
 		}
 	}
-	return next, any
+	return next, ok
 }
