@@ -160,7 +160,7 @@ func TestConfigProblems(t *testing.T) {
 		{"short secret", "\nsecret: '" + testSecret[1:] + "'\n", "FILE:2: secret: must be at least 32 characters"},
 		{"secret with a space", "secret: '" + testSecret + " x'\n", "FILE:1: secret: must not hold spaces"},
 		{"secret with a newline", "secret: |\n  " + testSecret + "\n", "FILE:1: secret: must not hold spaces"},
-		{"secret as a number", "secret: 12345\n", "FILE:1: secret: must be text; put it in quotes"},
+		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list or an object"},
 		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list"},
 		{"unknown key", secretLine + "lisen: a\n", "FILE:2: lisen: there is no such key; the keys here are agents, data_dir, heartbeat, "},
 		{"wrong case", secretLine + "Listen: 127.0.0.1:1\n", "FILE:2: Listen: there is no such key"},
@@ -333,6 +333,21 @@ func TestConfigHidesSecret(t *testing.T) {
 	} {
 		if strings.Contains(shown, testSecret) {
 			t.Errorf("shows the secret: %s", shown)
+		}
+	}
+}
+
+// TestSecretThatLooksLikeANumber holds a secret to its digits as written.
+func TestSecretThatLooksLikeANumber(t *testing.T) {
+	for _, secret := range []string{
+		"0123456701234567012345670123456701234567",
+		"12345678901234567890123456789012345678901234567890",
+		"1234567890123456789012345678901e12",
+		"00000000000000000000000000000000000000000000",
+	} {
+		got, err := loadTestConfig(t, "secret: "+secret+"\n")
+		if err != nil || string(got.Secret) != secret {
+			t.Errorf("%s: %v", secret, err)
 		}
 	}
 }

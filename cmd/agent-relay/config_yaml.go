@@ -67,7 +67,7 @@ func (c *config) fields() fields {
 		"public_hosts":   texts(&c.PublicHosts),
 		"data_dir":       text(&c.DataDir),
 		"storage":        text(&c.Storage),
-		"secret":         text((*string)(&c.Secret)),
+		"secret":         readSecret(&c.Secret),
 		"message_ttl":    duration(&c.MessageTTL),
 		"lease":          duration(&c.Lease),
 		"max_attempts":   integer(&c.MaxAttempts),
@@ -306,6 +306,19 @@ func text(to *string) field {
 		if s, ok := r.textOf(path, n); ok {
 			*to = s
 		}
+	}
+}
+
+// readSecret reads the secret. Hexadecimal digits may look like a number; what
+// counts is how they are written.
+func readSecret(to *secretText) field {
+	return func(r *configReader, path string, n ast.Node) {
+		switch n.(type) {
+		case *ast.IntegerNode, *ast.FloatNode:
+			*to = secretText(n.GetToken().Value)
+			return
+		}
+		text((*string)(to))(r, path, n)
 	}
 }
 
