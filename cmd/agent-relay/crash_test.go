@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -313,4 +314,26 @@ func (*loseAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_ = answer.Body.Close()
 	return nil, errors.New("the answer was lost")
+}
+
+// TestServeAnswersOptions shows that the HTTP server below answers nothing by
+// itself that the protocol has an answer for.
+func TestServeAnswersOptions(t *testing.T) {
+	p := startBroker(t, testConfig(t, ""))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprint(conn, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("OPTIONS * is answered with %s", answer.Status)
+	}
 }

@@ -103,10 +103,12 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 			MaxBodyBytes: c.MaxBodyBytes, Lease: c.Lease,
 			PerAgent: c.RateLimit.PerAgent, PerAddress: c.RateLimit.PerAddress,
 		}),
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		// OPTIONS * is no route of the protocol either.
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            readHeaderTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		ErrorLog:                     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	p.log.Info("listening", "addr", p.listener.Addr().String(), "version", version,
 		"config", c.file, "storage", c.Storage, "data_dir", dir)
