@@ -152,14 +152,20 @@ func (p *process) run(ctx context.Context) error {
 	var failure error
 	select {
 	case <-ctx.Done():
-		p.log.Info("draining")
 	case failure = <-brokerEnded:
 		brokerEnded <- nil
 	case failure = <-httpEnded:
 		httpEnded <- nil
 	}
+	again := make(chan os.Signal, 1)
+	if p.temporary != "" {
+		// Otherwise another signal is not caught, and ends the process.
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(again)
+	}
+	p.log.Info("draining")
 	p.notify(daemon.SdNotifyStopping)
-	return p.end(func() error {
+	return p.end(again, func() error {
 		p.broker.Drain()
 		p.shutdownHTTP()
 		stop()
@@ -181,14 +187,8 @@ func (p *process) shutdownHTTP() {
 }
 
 // end calls shutdown, but does not wait for it longer than p.endTimeout, nor
-// after another signal.
-func (p *process) end(shutdown func() error) error {
-	again := make(chan os.Signal, 1)
-	if p.temporary != "" {
-		// Otherwise another signal is not caught, and ends the process.
-		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-		defer signal.Stop(again)
-	}
+// after a signal on again.
+func (p *process) end(again <-chan os.Signal, shutdown func() error) error {
 	limit := time.NewTimer(p.endTimeout)
 	defer limit.Stop()
 	ended := make(chan error, 1)

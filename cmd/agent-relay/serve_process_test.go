@@ -82,7 +82,7 @@ func TestProcessEndTimeout(t *testing.T) {
 	p := openTestProcess(t, c, io.Discard)
 	p.endTimeout = time.Millisecond
 	release, ended := make(chan struct{}), make(chan struct{})
-	err := p.end(func() error {
+	err := p.end(nil, func() error {
 		defer close(ended)
 		<-release
 		return nil
