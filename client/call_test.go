@@ -269,3 +269,12 @@ func TestCancellation(t *testing.T) {
 		t.Errorf("%v, want the caller's deadline", err)
 	}
 }
+
+func TestCallsThatCannotBeMade(t *testing.T) {
+	c := newClient(t, Options{Transport: noNetwork{t}})
+	for _, k := range []call{{method: "NOT ONE", target: "/"}, {method: "GET", target: "/%zz"}} {
+		if _, err := c.roundTrip(t.Context(), k); err == nil || !strings.Contains(err.Error(), "make the request") {
+			t.Errorf("%+v: %v", k, err)
+		}
+	}
+}

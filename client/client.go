@@ -53,9 +53,10 @@ type Options struct {
 	// Transport carries the requests. Default: one of the client's own, which
 	// follows the proxy variables of the environment except to this machine.
 	Transport http.RoundTripper
-	// Pauses are made before a call is tried again that may succeed then; each
-	// is spread by a fifth, and Retry-After prolongs it. There are as many
-	// further tries as pauses; an empty list makes none. Default: 2, 4 and 8 s.
+	// Pauses are made before a call is tried again that may succeed then (see
+	// Passing); each is spread by a fifth, and Retry-After prolongs it. There
+	// are as many further tries as pauses; NoRetries makes none. A pause that
+	// would outlast the context is not begun. Default: 2, 4 and 8 s.
 	Pauses []time.Duration
 	// Now is the clock that timestamps are made from. Default time.Now.
 	Now func() time.Time
@@ -98,6 +99,11 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("a time limit of %v is negative", o.Timeout)
 	case o.MaxAnswerBytes < 0:
 		return nil, fmt.Errorf("an answer limit of %d bytes is negative", o.MaxAnswerBytes)
+	}
+	for _, pause := range o.Pauses {
+		if pause < 0 {
+			return nil, fmt.Errorf("a pause of %v is negative", pause)
+		}
 	}
 	c := &Client{
 		base: base, agent: o.Agent, secret: o.Secret,

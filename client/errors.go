@@ -33,8 +33,10 @@ var (
 type fault struct {
 	text        string
 	kind, cause error
-	// status is that of an answer which is not of the protocol's form.
-	status int
+	// status and retryAfter are of an answer that is not of the protocol's
+	// form, or whose code this client does not know.
+	status     int
+	retryAfter time.Duration
 }
 
 func (f *fault) Error() string {
@@ -81,7 +83,7 @@ func (c *Client) notRelay(a answer) error {
 	}
 	return &fault{
 		text: fmt.Sprintf("something else answers at %s (HTTP %d, %.60s): this is no answer of a broker; correct the URL or the port", c.base, a.status, kind),
-		kind: ErrNotRelay, status: a.status,
+		kind: ErrNotRelay, status: a.status, retryAfter: retryAfter(a.header.Get("Retry-After")),
 	}
 }
 
@@ -113,6 +115,10 @@ func (c *Client) answerError(a answer) error {
 	}
 	if wire.Error.SkewSeconds != nil {
 		e.Skew = duration(*wire.Error.SkewSeconds)
+	}
+	if passingStatus(a.status) && !passingCode(e.Code) {
+		// The code is newer than this client; the status tells enough.
+		return &fault{text: e.Error(), kind: e, status: a.status, retryAfter: e.RetryAfter}
 	}
 	return e
 }

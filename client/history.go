@@ -2,10 +2,8 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	agentrelay "github.com/agent-relay/agent-relay"
 )
@@ -23,12 +21,14 @@ func (c *Client) Status(ctx context.Context, ids ...string) ([]agentrelay.Messag
 			Message: fmt.Sprintf("%d ids are more than the %d that one call may name", len(ids), agentrelay.MaxStatusIDs),
 		}
 	}
-	list, err := json.Marshal(append([]string{}, ids...))
-	if err != nil {
-		return nil, fmt.Errorf("write the ids: %w", err)
+	body := []byte(`{"messageIds":[`)
+	for i, id := range ids {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = agentrelay.AppendString(body, id)
 	}
-	body := append(append([]byte(`{"messageIds":`), list...), '}')
-	return c.list(ctx, "/v1/status", body)
+	return c.list(ctx, "/v1/status", append(body, "]}"...))
 }
 
 // Filter selects messages of the agent's own inbox. Members that are zero
@@ -73,12 +73,4 @@ func (c *Client) list(ctx context.Context, target string, body []byte) ([]agentr
 		return nil, err
 	}
 	return *result.Messages, nil
-}
-
-// appendNumber appends a member, unless it is zero or less.
-func appendNumber(b []byte, name string, value int64) []byte {
-	if value <= 0 {
-		return b
-	}
-	return strconv.AppendInt(append(b, `,"`+name+`":`...), value, 10)
 }

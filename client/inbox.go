@@ -20,7 +20,8 @@ type MessagesOptions struct {
 	Progress ProgressStore
 	// Limit and MaxBytes bound a page as in PollOptions.
 	Limit, MaxBytes int
-	// Wait is how long a poll waits for messages. Default 30 s.
+	// Wait is how long a poll waits for messages, at most a minute. Default
+	// 30 s.
 	Wait time.Duration
 	// OnAway is told when the broker is away or busy and the loop will try
 	// again after a pause; OnBack when it answers again; OnReset when it no
@@ -32,9 +33,10 @@ type MessagesOptions struct {
 }
 
 // Messages registers the agent and returns its messages as they come, oldest
-// first, without end: while the broker is away it tries again after 2, 4, 8
-// and up to 30 s. It ends when ctx does, with the error of ctx, or with the
-// first error that trying again does not mend.
+// first, without end; receipts are among them. While the broker is away it
+// tries again after 2, 4, 8 and up to 30 s. It ends when ctx does, with the
+// error of ctx, or with the first error that trying again does not mend; that
+// comes last, with an empty message.
 //
 // A message counts as read when the loop asks for the next one; the cursor is
 // saved when its page was read. A loop that is left early, or a crash, sees
@@ -59,10 +61,11 @@ var errLeft = errors.New("the loop was left")
 
 // reader reads one inbox.
 type reader struct {
-	client *Client
+	client *Client // without retries of its own
 	MessagesOptions
 	recall *recall
-	away   bool
+	// away says that the broker is to be greeted first.
+	away bool
 	backoff
 }
 
@@ -70,15 +73,21 @@ func (c *Client) newReader(ctx context.Context, o MessagesOptions) (*reader, err
 	if o.Progress == nil {
 		o.Progress = new(memory)
 	}
-	if o.Wait == 0 {
-		o.Wait = defaultWait
-	}
+	o.Wait = orDefault(o.Wait)
 	p, err := o.Progress.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Begins as after an absence: with a greeting and a registration.
-	return &reader{client: c, MessagesOptions: o, recall: newRecall(p), away: true}, nil
+	return &reader{client: c.withoutRetries(), MessagesOptions: o, recall: newRecall(p), away: true}, nil
+}
+
+// orDefault is how long a poll of something that runs on waits.
+func orDefault(wait time.Duration) time.Duration {
+	if wait <= 0 {
+		return defaultWait
+	}
+	return waitFor(wait)
 }
 
 func (r *reader) run(ctx context.Context, yield func(agentrelay.Message, error) bool) error {
@@ -116,14 +125,14 @@ func (r *reader) poll(ctx context.Context) (Page, error) {
 		o.Wait = 0
 	}
 	asked := time.Now()
-	page, err := r.client.withoutRetries().Poll(ctx, o)
+	page, err := r.client.Poll(ctx, o)
 	if err != nil {
 		return Page{}, err
 	}
 	if len(page.Messages) == 0 && time.Since(asked) < o.Wait/2 {
 		return Page{}, errEarly
 	}
-	if r.away && r.next > 0 && r.OnBack != nil {
+	if r.next > 0 && r.OnBack != nil {
 		r.OnBack()
 	}
 	r.away = false
@@ -133,10 +142,10 @@ func (r *reader) poll(ctx context.Context) (Page, error) {
 
 // greet makes sure that a broker is there, and that it knows the agent.
 func (c *Client) greet(ctx context.Context) error {
-	if _, err := c.withoutRetries().Handshake(ctx); err != nil {
+	if _, err := c.Handshake(ctx); err != nil {
 		return err
 	}
-	return c.withoutRetries().Register(ctx)
+	return c.Register(ctx)
 }
 
 // waitOut pauses after a failure that may pass.
@@ -160,18 +169,26 @@ func (r *reader) deliver(ctx context.Context, page Page, yield func(agentrelay.M
 		if r.recall.seen[m.ID] {
 			continue
 		}
-		if !yield(m, nil) {
+		end := ctx.Err()
+		if end == nil && !yield(m, nil) {
+			end = errLeft
+		}
+		if end != nil {
 			if read > 0 {
 				_ = r.Progress.Save(context.WithoutCancel(ctx), r.recall.progress()) // else they come again
 			}
-			return errLeft
+			return end
 		}
 		r.recall.add(m.ID)
 		read++
 	}
-	if len(page.Messages) == 0 || page.Cursor == r.recall.cursor {
+	switch {
+	case len(page.Messages) > 0:
+		r.recall.cursor = page.Cursor
+	case page.Reset:
+		r.recall.cursor = "" // else the next page says it again
+	default:
 		return nil
 	}
-	r.recall.cursor = page.Cursor
 	return r.Progress.Save(context.WithoutCancel(ctx), r.recall.progress())
 }

@@ -27,20 +27,10 @@ type PullOptions struct {
 // again.
 func (c *Client) Pull(ctx context.Context, o PullOptions) ([]agentrelay.Message, error) {
 	wait := waitFor(o.Wait)
-	var b []byte
-	for _, member := range []struct {
-		name  string
-		value int64
-	}{
-		{"limit", int64(o.Limit)},
-		{"max_bytes", int64(o.MaxBytes)},
-		{"leaseSeconds", wholeSeconds(o.Lease)},
-		{"waitSeconds", wholeSeconds(wait)},
-	} {
-		if member.value > 0 {
-			b = strconv.AppendInt(append(b, `,"`+member.name+`":`...), member.value, 10)
-		}
-	}
+	b := appendNumber(nil, "limit", int64(o.Limit))
+	b = appendNumber(b, "max_bytes", int64(o.MaxBytes))
+	b = appendNumber(b, "leaseSeconds", wholeSeconds(o.Lease))
+	b = appendNumber(b, "waitSeconds", wholeSeconds(wait))
 	var result struct {
 		Messages *[]agentrelay.Message `json:"messages"`
 	}
@@ -110,9 +100,7 @@ func (c *Client) Renew(ctx context.Context, r Renewal) (until time.Time, err err
 	}
 	b := appendText(nil, "messageId", r.ID)
 	b = appendText(b, "leaseId", r.LeaseID)
-	if seconds := wholeSeconds(r.For); seconds > 0 {
-		b = strconv.AppendInt(append(b, `,"leaseSeconds":`...), seconds, 10)
-	}
+	b = appendNumber(b, "leaseSeconds", wholeSeconds(r.For))
 	var result struct {
 		OK         bool    `json:"ok"`
 		LeaseUntil float64 `json:"leaseUntil"`
@@ -123,6 +111,15 @@ func (c *Client) Renew(ctx context.Context, r Renewal) (until time.Time, err err
 		return time.Time{}, err
 	}
 	return time.UnixMilli(int64(result.LeaseUntil)), nil
+}
+
+// appendNumber appends a member of a JSON object, led by a comma, unless it is
+// zero or less.
+func appendNumber(b []byte, name string, value int64) []byte {
+	if value <= 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, `,"`+name+`":`...), value, 10)
 }
 
 // appendText appends a member of a JSON object, led by a comma.

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,8 +15,8 @@ import (
 const maxRemembered = 1000
 
 // Progress is how far an inbox was read: the cursor, and the ids that were
-// seen last, so that a message that is queued again is not taken for a new
-// one.
+// seen last, oldest first, so that a message that is queued again is not taken
+// for a new one.
 type Progress struct {
 	Cursor string   `json:"cursor"`
 	Seen   []string `json:"seen"`
@@ -46,41 +45,54 @@ func (f ProgressFile) Load(context.Context) (Progress, error) {
 	if err != nil {
 		return Progress{}, fmt.Errorf("read the progress file: %w", err)
 	}
-	var p Progress
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(&p); err != nil {
+	var kept struct {
+		Cursor *string  `json:"cursor"`
+		Seen   []string `json:"seen"`
+	}
+	err = json.Unmarshal(data, &kept)
+	if err == nil && kept.Cursor == nil {
+		err = errors.New("it holds no cursor")
+	}
+	if err != nil {
 		return Progress{}, fmt.Errorf("the progress file %s is damaged (%w); remove it to begin with the oldest message", string(f), err)
 	}
-	return p, nil
+	return Progress{Cursor: *kept.Cursor, Seen: kept.Seen}, nil
 }
 
-// Save writes a new file and puts it in the old one's place. What it kept
-// survives a crash of the machine.
+// Save writes a new file and puts it in the old one's place; a directory that
+// is missing is made. What it kept survives a crash of the machine.
 func (f ProgressFile) Save(_ context.Context, p Progress) error {
 	data, err := json.Marshal(p)
+	if err == nil {
+		err = replaceFile(string(f), append(data, '\n'))
+	}
 	if err != nil {
 		return fmt.Errorf("write the progress file: %w", err)
 	}
-	dir := filepath.Dir(string(f))
+	return nil
+}
+
+func replaceFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("write the progress file: %w", err)
+		return err
 	}
-	temp, err := os.CreateTemp(dir, filepath.Base(string(f))+".*") // mode 0600
+	temp, err := os.CreateTemp(dir, filepath.Base(path)+".*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("write the progress file: %w", err)
+		return err
 	}
-	_, err = temp.Write(append(data, '\n'))
+	_, err = temp.Write(data)
 	if err == nil {
 		err = temp.Sync()
 	}
 	err = errors.Join(err, temp.Close())
 	if err == nil {
-		err = os.Rename(temp.Name(), string(f))
+		err = os.Rename(temp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write the progress file: %w", err), os.Remove(temp.Name()))
+		return errors.Join(err, os.Remove(temp.Name()))
 	}
-	return nil
+	return syncDir(dir)
 }
 
 // memory keeps Progress as long as the process runs.

@@ -29,7 +29,12 @@ func Reply(to agentrelay.Message, body json.RawMessage) Outgoing {
 // recipient whose parentId is the request's id. It registers the agent, so
 // that the reply can be sent, and acknowledges the reply. An error receipt
 // ends the wait with ErrUndelivered, and ctx with its error: bound it, since
-// nobody need answer. The reply that comes later stays in the inbox.
+// nobody need answer. A reply that comes later stays in the inbox, and so does
+// one that could not be acknowledged, which is returned with that error.
+//
+// Sent again under the same ID, a request also finds the reply that came to it
+// before and was not acknowledged. The reply is read, not pulled: an agent that
+// asks lets no Work take it first.
 func (c *Client) Request(ctx context.Context, m Outgoing) (agentrelay.Message, error) {
 	if err := c.Register(ctx); err != nil {
 		return agentrelay.Message{}, err
@@ -48,10 +53,14 @@ func (c *Client) Request(ctx context.Context, m Outgoing) (agentrelay.Message, e
 	if err != nil {
 		return agentrelay.Message{}, err
 	}
+	if sent.Duplicate {
+		since = "" // the reply may be there already
+	}
 	r, err := c.newReader(ctx, MessagesOptions{Progress: &memory{Progress{Cursor: since}}})
 	if err != nil {
 		return agentrelay.Message{}, err
 	}
+	r.away = false // registered above
 	var reply agentrelay.Message
 	var refused error
 	err = r.run(ctx, func(got agentrelay.Message, _ error) bool {

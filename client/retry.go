@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -18,7 +19,9 @@ var defaultPauses = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.S
 
 // do makes a call, again while that may help, and reads its answer into
 // result; sound then tells whether that is what a broker answers. Each try is
-// signed anew and carries the same body, and with it the same message id.
+// signed anew and carries the same body, and with it the same message id. What
+// it returns is the error of the last try; one that ends with ctx is that of
+// ctx, too.
 func (c *Client) do(ctx context.Context, k call, result any, sound func() bool) error {
 	corrected := false
 	for try := 0; ; {
@@ -31,16 +34,19 @@ func (c *Client) do(ctx context.Context, k call, result any, sound func() bool) 
 			continue
 		}
 		pause, again := c.pauseAfter(try, err)
-		if !again || !sleep(ctx, pause) {
+		if deadline, ok := ctx.Deadline(); !again || ok && time.Until(deadline) <= pause {
 			return err
+		}
+		if !sleep(ctx, pause) {
+			return fmt.Errorf("%w; before that: %w", ctx.Err(), err)
 		}
 		try++
 	}
 }
 
-// correctClock learns the broker's clock from a refusal that tells it. The
-// offset is made anew each time, so that a local clock that is set right later
-// is noticed.
+// correctClock learns the broker's clock from a refusal because of the clock;
+// nothing else tells it. The offset is made anew each time, so that a local
+// clock that is set right later is noticed.
 func (c *Client) correctClock(err error) bool {
 	var e *agentrelay.Error
 	if !errors.As(err, &e) || e.Reason != agentrelay.ReasonTimestampSkew || e.ServerTime.IsZero() {
@@ -67,13 +73,17 @@ func Passing(err error) bool {
 	}
 	var e *agentrelay.Error
 	if errors.As(err, &e) {
-		switch e.Code {
-		case agentrelay.CodeBusy, agentrelay.CodeRateLimited, agentrelay.CodeStorageFull:
-			return true
-		}
-		return false
+		return passingCode(e.Code)
 	}
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrTimeout)
+}
+
+func passingCode(code agentrelay.Code) bool {
+	switch code {
+	case agentrelay.CodeBusy, agentrelay.CodeRateLimited, agentrelay.CodeStorageFull:
+		return true
+	}
+	return false
 }
 
 func passingStatus(status int) bool {
@@ -81,6 +91,10 @@ func passingStatus(status int) bool {
 }
 
 func retryAfterOf(err error) time.Duration {
+	var f *fault
+	if errors.As(err, &f) && f.retryAfter > 0 {
+		return f.retryAfter
+	}
 	var e *agentrelay.Error
 	if errors.As(err, &e) {
 		return e.RetryAfter
@@ -94,12 +108,8 @@ func jitter(d time.Duration) time.Duration {
 	return d - d/5 + rand.N(2*d/5+1)
 }
 
-// sleep waits. It reports false if ctx ends before that, and then does not
-// wait at all if that is known beforehand.
+// sleep waits. It reports false if ctx ends before that.
 func sleep(ctx context.Context, d time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-		return false
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,6 +79,10 @@ func TestRetries(t *testing.T) {
 		"too often":            answers(429, `{"error":{"code":"rate_limited","message":"slowly"}}`),
 		"a proxy's 502":        answers(502, "<html>"),
 		"a proxy's time limit": answers(408, ""),
+		"a proxy's 429":        answers(429, "<html>"),
+		"a 500 without a body": answers(500, ""),
+		"a code not known yet": answers(599, `{"error":{"code":"quite_new","message":"m"}}`),
+		"another 429":          answers(429, `{"error":{"code":"quite_new","message":"m"}}`),
 		"a broken connection":  breaks,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,15 +137,28 @@ func TestNoRetryWhereItDoesNotHelp(t *testing.T) {
 }
 
 func TestRetryAfterProlongsThePause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{answers: []func() (*http.Response, error){
-			answers(429, `{"error":{"code":"rate_limited","message":"x"}}`, "Retry-After", "60"),
-			answers(200, `{"ok":true,"agent":"alpha"}`),
-		}}
-		if err := retrying(t, s, nil).Register(t.Context()); err != nil || s.at[1].Sub(s.at[0]) != time.Minute {
-			t.Errorf("%v, after %v", err, s.at)
-		}
-	})
+	for name, c := range map[string]struct {
+		answer      func() (*http.Response, error)
+		least, most time.Duration
+	}{
+		"longer":         {answers(429, `{"error":{"code":"rate_limited","message":"x"}}`, "Retry-After", "60"), time.Minute, time.Minute},
+		"of a proxy":     {answers(503, "<html>", "Retry-After", "60"), time.Minute, time.Minute},
+		"of a new code":  {answers(503, `{"error":{"code":"quite_new","message":"x"}}`, "Retry-After", "60"), time.Minute, time.Minute},
+		"shorter":        {answers(503, busyAnswer, "Retry-After", "1"), 1600 * time.Millisecond, 2400 * time.Millisecond},
+		"not in seconds": {answers(503, busyAnswer, "Retry-After", "Thu, 01 Jan 2099 00:00:00 GMT"), 1600 * time.Millisecond, 2400 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{answers: []func() (*http.Response, error){c.answer, answers(200, `{"ok":true,"agent":"alpha"}`)}}
+				if err := retrying(t, s, nil).Register(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if pause := s.at[1].Sub(s.at[0]); pause < c.least || pause > c.most {
+					t.Errorf("the pause is %v, want %v to %v", pause, c.least, c.most)
+				}
+			})
+		})
+	}
 }
 
 func TestRetryStaysWithinTheContext(t *testing.T) {
@@ -157,33 +173,135 @@ func TestRetryStaysWithinTheContext(t *testing.T) {
 	})
 }
 
-// skewed refuses as a broker does whose clock is ahead of the request's by so
-// much.
-func skewed(ahead time.Duration) func() (*http.Response, error) {
-	return func() (*http.Response, error) {
-		clock := time.Now().Add(ahead)
-		return answers(401, fmt.Sprintf(`{"error":{"code":"unauthenticated","reason":"timestamp_skew","message":"x","serverTime":%d.250,"skewSeconds":1}}`, clock.Unix()))()
+func TestCancelledBetweenTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		began := time.Now()
+		s := &scripted{answers: []func() (*http.Response, error){answers(503, busyAnswer)}}
+		err := retrying(t, s, nil).Register(ctx)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, agentrelay.ErrBusy) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestPausesAreTheCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := answers(503, busyAnswer)
+		s := &scripted{answers: []func() (*http.Response, error){busy, busy}}
+		c := newClient(t, Options{Transport: s, Pauses: []time.Duration{time.Hour}})
+		if err := c.Register(t.Context()); !errors.Is(err, agentrelay.ErrBusy) || len(s.at) != 2 || s.at[1].Sub(s.at[0]) < 48*time.Minute {
+			t.Errorf("%v; tried at %v", err, s.at)
+		}
+		s = &scripted{answers: []func() (*http.Response, error){busy}}
+		if err := newClient(t, Options{Transport: s, Pauses: NoRetries}).Register(t.Context()); err == nil || len(s.at) != 1 {
+			t.Errorf("without pauses: %d tries, %v", len(s.at), err)
+		}
+	})
+	if _, err := New(Options{Agent: "alpha", Secret: "s", Pauses: []time.Duration{1, -time.Second}}); err == nil || !strings.Contains(err.Error(), "negative") {
+		t.Errorf("a negative pause answers %v", err)
 	}
 }
 
+func TestPassing(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{errors.New("other"), false},
+		{context.Canceled, false},
+		{context.DeadlineExceeded, false},
+		{ErrUnreachable, true},
+		{fmt.Errorf("sending: %w", ErrTimeout), true},
+		{ErrNotRelay, false},
+		{&fault{kind: ErrNotRelay, status: 200}, false},
+		{&fault{kind: ErrNotRelay, status: 404}, false},
+		{&fault{kind: ErrNotRelay, status: 502}, true},
+	} {
+		if got := Passing(c.err); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
+	}
+	passing := map[agentrelay.Code]bool{agentrelay.CodeBusy: true, agentrelay.CodeRateLimited: true, agentrelay.CodeStorageFull: true}
+	for _, code := range agentrelay.Codes() {
+		if got := Passing(fmt.Errorf("sending: %w", &agentrelay.Error{Code: code})); got != passing[code] {
+			t.Errorf("%s: %v", code, got)
+		}
+	}
+}
+
+// What is not known yet is still told apart by its code.
+func TestNewCodesKeepTheirCode(t *testing.T) {
+	s := &scripted{answers: []func() (*http.Response, error){answers(599, `{"error":{"code":"quite_new","message":"the moon is full"}}`)}}
+	err := newClient(t, Options{Transport: s}).Register(t.Context())
+	if !errors.Is(err, &agentrelay.Error{Code: "quite_new"}) || errors.Is(err, ErrNotRelay) || !strings.Contains(err.Error(), "the moon is full") {
+		t.Errorf("%v", err)
+	}
+}
+
+// clocked is a broker with a clock of its own, to which it holds timestamps.
+type clocked struct {
+	now    func() time.Time
+	asked  int
+	stamps []string
+}
+
+func (c *clocked) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.asked++
+	text := r.Header.Get(agentrelay.HeaderTimestamp)
+	c.stamps = append(c.stamps, text)
+	stamp, err := agentrelay.ParseTimestamp(text)
+	if err != nil {
+		return nil, err
+	}
+	now := c.now()
+	if stamp.CheckSkew(now) == nil {
+		return answers(200, `{"ok":true,"agent":"alpha"}`)()
+	}
+	return refusesClock(now)()
+}
+
+func refusesClock(now time.Time) func() (*http.Response, error) {
+	return answers(401, fmt.Sprintf(
+		`{"error":{"code":"unauthenticated","reason":"timestamp_skew","message":"x","serverTime":%d.%03d,"skewSeconds":1}}`,
+		now.Unix(), now.Nanosecond()/int(time.Millisecond)))
+}
+
+var errSkew = &agentrelay.Error{Code: agentrelay.CodeUnauthenticated, Reason: agentrelay.ReasonTimestampSkew}
+
 func TestClockIsCorrectedOnce(t *testing.T) {
-	registered := answers(200, `{"ok":true,"agent":"alpha"}`)
-	for _, ahead := range []time.Duration{12 * time.Hour, -300500 * time.Millisecond} {
+	for _, c := range []struct {
+		off   time.Duration // the local clock's, from the broker's
+		asked int           // by two calls
+	}{
+		{-12 * time.Hour, 3},
+		{300500 * time.Millisecond, 3},
+		{31 * time.Second, 3}, // timestamps with a fraction have 30 s
+		{-31 * time.Second, 3},
+		{29 * time.Second, 2},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			s := &scripted{answers: []func() (*http.Response, error){skewed(ahead), registered, registered}}
-			c := retrying(t, s, nil)
+			broker := &clocked{now: time.Now}
+			client, err := New(Options{
+				Agent: "alpha", Secret: testSecret, Transport: broker,
+				Now: func() time.Time { return time.Now().Add(c.off) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			for range 2 { // the second call knows
-				if err := c.Register(t.Context()); err != nil {
+				if err := client.Register(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if time.Since(began) != 0 {
-				t.Error("correcting the clock needs no pause")
+			if broker.asked != c.asked || time.Since(began) != 0 {
+				t.Errorf("a clock that is %v off: %d requests in %v, want %d at once", c.off, broker.asked, time.Since(began), c.asked)
 			}
-			for _, stamp := range s.stamps[1:] {
-				parsed, err := agentrelay.ParseTimestamp(stamp)
-				if err != nil || parsed.CheckSkew(began.Add(ahead)) != nil || !parsed.Fractional() {
+			for _, stamp := range broker.stamps {
+				if parsed, err := agentrelay.ParseTimestamp(stamp); err != nil || !parsed.Fractional() {
 					t.Errorf("the timestamp is %s, %v", stamp, err)
 				}
 			}
@@ -191,11 +309,42 @@ func TestClockIsCorrectedOnce(t *testing.T) {
 	}
 }
 
+func TestClockThatIsSetRightLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		off := -12 * time.Hour
+		broker := &clocked{now: time.Now}
+		c := retrying(t, &scripted{}, func() time.Time { return time.Now().Add(off) })
+		c.http.Transport = broker
+		for _, set := range []time.Duration{off, 0, time.Hour, time.Hour} {
+			off = set
+			if err := c.Register(t.Context()); err != nil {
+				t.Errorf("when the local clock is %v off: %v", set, err)
+			}
+		}
+		if broker.asked != 7 {
+			t.Errorf("%d requests, want one more for each of three changes", broker.asked)
+		}
+	})
+}
+
+// A correction does not use up a try.
+func TestClockIsCorrectedAmongRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := answers(503, busyAnswer)
+		s := &scripted{answers: []func() (*http.Response, error){
+			busy, refusesClock(time.Now().Add(time.Hour)), busy, busy, answers(200, `{"ok":true,"agent":"alpha"}`),
+		}}
+		if err := retrying(t, s, nil).Register(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestClockRefusedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{answers: []func() (*http.Response, error){skewed(time.Hour), skewed(2 * time.Hour), answers(200, `{"ok":true,"agent":"alpha"}`)}}
+		s := &scripted{answers: []func() (*http.Response, error){refusesClock(time.Now().Add(time.Hour)), refusesClock(time.Now().Add(2 * time.Hour)), answers(200, `{"ok":true,"agent":"alpha"}`)}}
 		c := retrying(t, s, nil)
-		if err := c.Register(t.Context()); !errors.Is(err, &agentrelay.Error{Code: agentrelay.CodeUnauthenticated, Reason: agentrelay.ReasonTimestampSkew}) {
+		if err := c.Register(t.Context()); !errors.Is(err, errSkew) || len(s.at) != 2 {
 			t.Fatalf("a second refusal answers %v", err)
 		}
 		// The offset is that of the last refusal, not the sum of both.
@@ -225,40 +374,3 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("after a success the pause is %v", got)
 	}
 }
-
-func TestProgressFile(t *testing.T) {
-	path := t.TempDir() + "/made/progress.json"
-	f := ProgressFile(path)
-	if p, err := f.Load(t.Context()); err != nil || p.Cursor != "" {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	want := Progress{Cursor: "cursor:ab:7", Seen: []string{"a", "b"}}
-	if err := f.Save(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := f.Load(t.Context()); err != nil || got.Cursor != want.Cursor || strings.Join(got.Seen, " ") != "a b" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if err := writeFile(path, "not JSON"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "remove it to begin with the oldest message") {
-		t.Errorf("a damaged file answers %v", err)
-	}
-	if err := ProgressFile(path+"/below/a/file").Save(t.Context(), want); err == nil {
-		t.Error("a progress file that cannot be written is no error")
-	}
-}
-
-func TestRecallIsBounded(t *testing.T) {
-	r := newRecall(Progress{})
-	for i := range 2 * maxRemembered {
-		r.add(fmt.Sprint(i))
-		r.add(fmt.Sprint(i))
-	}
-	if len(r.order) != maxRemembered || len(r.seen) != maxRemembered || !r.seen[fmt.Sprint(maxRemembered)] || r.seen["0"] {
-		t.Errorf("%d ids in order, %d seen", len(r.order), len(r.seen))
-	}
-}
-
-func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }

@@ -2,12 +2,9 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http/httptest"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,70 +13,8 @@ import (
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
-	"github.com/agent-relay/agent-relay/broker"
-	"github.com/agent-relay/agent-relay/broker/httpapi"
 	"github.com/agent-relay/agent-relay/client"
-	"github.com/agent-relay/agent-relay/store"
-	"github.com/agent-relay/agent-relay/store/sqlite"
 )
-
-const secret = "0123456789abcdef0123456789abcdef"
-
-// startRelay runs a real broker, and returns its URL.
-func startRelay(t testing.TB) string {
-	t.Helper()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	arrivals := broker.NewArrivals()
-	s, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir(), Options: store.Options{Wake: arrivals.Notify}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := broker.Open(t.Context(), broker.Options{
-		Store: s, Arrivals: arrivals, Secret: secret, Heartbeat: time.Minute, TTL: time.Hour,
-		Lockout: broker.Lockout{Failures: 5, Duration: time.Minute}, Log: log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Run(running) }()
-	server := httptest.NewServer(httpapi.New(httpapi.Options{
-		Broker: b, Version: "test", Storage: "sqlite", MaxBodyBytes: 1 << 20,
-		Lease: time.Minute, PerAgent: 1e6, PerAddress: 1e6, Log: log,
-	}))
-	t.Cleanup(func() {
-		b.Drain()
-		server.Close()
-		stop()
-		if err := errors.Join(<-ended, s.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return server.URL
-}
-
-func agent(t testing.TB, url, name string) *client.Client {
-	t.Helper()
-	c, err := client.New(client.Options{URL: url, Agent: name, Secret: secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	if err := c.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func send(t testing.TB, from *client.Client, to string, ids ...string) {
-	t.Helper()
-	for _, id := range ids {
-		if _, err := from.Send(t.Context(), client.Outgoing{ID: id, To: to, Body: client.TextBody(id), Ack: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // read runs the loop until n messages came, and breaks at the last of them.
 func read(t *testing.T, c *client.Client, o client.MessagesOptions, n int) (ids []string) {
@@ -96,8 +31,9 @@ func read(t *testing.T, c *client.Client, o client.MessagesOptions, n int) (ids 
 }
 
 func TestMessagesGoesOnWhereItWas(t *testing.T) {
-	url := startRelay(t)
-	alpha, beta := agent(t, url, "alpha"), agent(t, url, "beta")
+	t.Parallel()
+	r := startRelay(t)
+	alpha, beta := r.agent(t, "alpha"), r.agent(t, "beta")
 	send(t, alpha, "beta", "a", "b", "c", "d", "e")
 	o := client.MessagesOptions{Progress: client.ProgressFile(filepath.Join(t.TempDir(), "beta.json")), Limit: 2}
 	if got := read(t, beta, o, 4); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
@@ -109,48 +45,119 @@ func TestMessagesGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
+// requeue has a message delivered again.
+func requeue(t *testing.T, c *client.Client, id string) {
+	t.Helper()
+	leased, err := c.Pull(t.Context(), client.PullOptions{Limit: 1})
+	if err != nil || len(leased) != 1 || leased[0].ID != id {
+		t.Fatalf("pulled %v, %v, want %s", leased, err, id)
+	}
+	if _, err := c.Settle(t.Context(), client.Settlement{ID: id, LeaseID: leased[0].LeaseID, Outcome: agentrelay.OutcomeRetry}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMessagesShowsARedeliveryOnce(t *testing.T) {
-	url := startRelay(t)
-	alpha, beta := agent(t, url, "alpha"), agent(t, url, "beta")
+	t.Parallel()
+	r := startRelay(t)
+	alpha, beta := r.agent(t, "alpha"), r.agent(t, "beta")
 	send(t, alpha, "beta", "a")
+	o := client.MessagesOptions{Progress: client.ProgressFile(filepath.Join(t.TempDir(), "beta.json"))}
 	var got []string
-	for m, err := range beta.Messages(t.Context(), client.MessagesOptions{}) {
+	for m, err := range beta.Messages(t.Context(), o) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, m.ID)
-		if m.ID == "last" {
+		if got = append(got, m.ID); m.ID == "last" {
 			break
 		}
-		leased, err := beta.Pull(t.Context(), client.PullOptions{})
-		if err != nil || len(leased) != 1 {
-			t.Fatal(leased, err)
-		}
-		if _, err := beta.Settle(t.Context(), client.Settlement{ID: "a", LeaseID: leased[0].LeaseID, Outcome: agentrelay.OutcomeRetry}); err != nil {
-			t.Fatal(err)
-		}
+		requeue(t, beta, "a")
 		send(t, alpha, "beta", "last")
 	}
 	if !slices.Equal(got, []string{"a", "last"}) {
 		t.Errorf("read %v", got)
 	}
+	// The next run remembers it, too.
+	requeue(t, beta, "a")
+	if got := read(t, beta, o, 1); !slices.Equal(got, []string{"last"}) {
+		t.Errorf("then %v", got)
+	}
+}
+
+func TestMessagesOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	o := client.MessagesOptions{Progress: client.ProgressFile(filepath.Join(t.TempDir(), "beta.json"))}
+	resets := 0
+	o.OnReset = func() { resets++ }
+	for i, want := range []string{"a", "b"} {
+		r := startRelay(t)
+		send(t, r.agent(t, "alpha"), r.agent(t, "beta").Agent(), want, want+"2")
+		if got := read(t, r.agent(t, "beta"), o, 2); !slices.Equal(got, []string{want, want + "2"}) || resets != i {
+			t.Errorf("read %v, %d resets", got, resets)
+		}
+		// Only what was left by asking for more is behind the cursor.
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, err := range r.agent(t, "beta").Messages(ctx, o) {
+			if cancel(); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+	}
+}
+
+func TestMessagesAcrossARestart(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*relay) error{"shut down": (*relay).stop, "broken off": (*relay).crash} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startRelay(t)
+			alpha, beta := r.agent(t, "alpha"), r.agent(t, "beta")
+			send(t, alpha, "beta", "a")
+			hook, waits := once(func(q *http.Request) bool { return strings.Contains(q.RequestURI, "wait=") })
+			r.onRequest.Store(&hook)
+			restarted := make(chan error, 1)
+			go func() {
+				<-waits
+				err := errors.Join(end(r), r.start())
+				if err == nil {
+					_, err = alpha.Send(t.Context(), client.Outgoing{ID: "b", To: "beta"})
+				}
+				restarted <- err
+			}()
+			var away, back int
+			o := client.MessagesOptions{
+				OnAway: func(error, time.Duration) { away++ }, OnBack: func() { back++ }, OnReset: func() { t.Error("reset") },
+			}
+			if got := read(t, beta, o, 2); !slices.Equal(got, []string{"a", "b"}) {
+				t.Errorf("read %v", got)
+			}
+			if err := <-restarted; err != nil {
+				t.Fatal(err)
+			}
+			if away == 0 || back != 1 {
+				t.Errorf("away %d times, back %d", away, back)
+			}
+		})
+	}
 }
 
 func TestMessagesEnds(t *testing.T) {
-	url := startRelay(t)
+	t.Parallel()
+	r := startRelay(t)
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hook, waits := once(func(q *http.Request) bool { return strings.Contains(q.RequestURI, "wait=") })
+	r.onRequest.Store(&hook)
+	go func() { <-waits; cancel() }()
 	var last error
-	for _, err := range agent(t, url, "beta").Messages(ctx, client.MessagesOptions{Progress: canceller{cancel}}) {
+	for _, err := range r.agent(t, "beta").Messages(ctx, client.MessagesOptions{}) {
 		last = err
 	}
 	if !errors.Is(last, context.Canceled) {
 		t.Errorf("the end of the context gives %v", last)
 	}
-	wrong, err := client.New(client.Options{URL: url, Agent: "beta", Secret: secret + "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range wrong.Messages(t.Context(), client.MessagesOptions{}) {
+	for _, err := range r.client(t, client.Options{Agent: "beta", Secret: secret + "x"}).Messages(t.Context(), client.MessagesOptions{}) {
 		last = err
 	}
 	if !errors.Is(last, agentrelay.ErrUnauthenticated) {
@@ -158,25 +165,17 @@ func TestMessagesEnds(t *testing.T) {
 	}
 }
 
-// canceller ends the context as soon as the loop runs.
-type canceller struct{ cancel func() }
-
-func (c canceller) Load(context.Context) (client.Progress, error) {
-	time.AfterFunc(0, c.cancel)
-	return client.Progress{}, nil
-}
-
-func (canceller) Save(context.Context, client.Progress) error { return nil }
-
 func TestWork(t *testing.T) {
-	url := startRelay(t)
-	alpha, worker := agent(t, url, "alpha"), agent(t, url, "worker")
+	t.Parallel()
+	r := startRelay(t)
+	alpha, worker := r.agent(t, "alpha"), r.agent(t, "worker")
 	send(t, alpha, "worker", "good", "bad", "again", "last")
 	send(t, worker, "alpha", "asked")
 	if _, err := alpha.Ack(t.Context(), "asked", client.AckOptions{}); err != nil { // a receipt for the worker
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	tries, receipts := 0, 0
 	err := worker.Work(ctx, client.WorkerOptions{
 		OnReceipt: func(agentrelay.Message) {
@@ -203,8 +202,8 @@ func TestWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]agentrelay.Status{"good": "done", "bad": "failed", "again": "done", "last": "done", "never": client.StatusNotFound}
-	list, err := alpha.Status(t.Context(), "good", "bad", "again", "last", "never")
+	want := map[string]agentrelay.Status{"good": "done", "bad": "failed", "again": "done", "last": "done"}
+	list, err := alpha.Status(t.Context(), "good", "bad", "again", "last")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,31 +215,36 @@ func TestWork(t *testing.T) {
 	if tries != 2 || receipts != 1 {
 		t.Errorf("%d tries, %d receipts", tries, receipts)
 	}
-	failed, err := alpha.Query(t.Context(), client.Filter{From: "worker"})
-	if err != nil || !slices.ContainsFunc(failed, func(m agentrelay.Message) bool {
+	told, err := alpha.Query(t.Context(), client.Filter{From: "worker"})
+	if err != nil || !slices.ContainsFunc(told, func(m agentrelay.Message) bool {
 		return m.ReplyTo == "bad" && string(m.Body) == `{"status":"error","error":"cannot be done"}`
 	}) {
-		t.Errorf("the sender has %v, %v", failed, err)
-	}
-	if recent, err := worker.Recent(t.Context(), 2); err != nil || len(recent) != 2 {
-		t.Errorf("recent are %v, %v", recent, err)
+		t.Errorf("the sender has %v, %v", told, err)
 	}
 }
 
 func TestWorkIsBoundedAndStopsCleanly(t *testing.T) {
-	url := startRelay(t)
-	alpha, worker := agent(t, url, "alpha"), agent(t, url, "worker")
+	t.Parallel()
+	r := startRelay(t)
+	alpha, worker := r.agent(t, "alpha"), r.agent(t, "worker")
 	for i := range 9 {
 		send(t, alpha, "worker", fmt.Sprint("m", i))
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	var running, most atomic.Int32
+	defer stop()
+	var running, most, handled atomic.Int32
 	err := worker.Work(ctx, client.WorkerOptions{
 		Concurrency: 3,
+		OnError:     func(err error) { t.Error(err) },
 		Handle: func(ctx context.Context, m agentrelay.Message) error {
-			most.Store(max(most.Load(), running.Add(1)))
+			now := running.Add(1)
 			defer running.Add(-1)
-			if running.Load() == 3 {
+			for {
+				if before := most.Load(); before >= now || most.CompareAndSwap(before, now) {
+					break
+				}
+			}
+			if handled.Add(1) == 3 {
 				stop()
 			}
 			<-ctx.Done()
@@ -257,23 +261,29 @@ func TestWorkIsBoundedAndStopsCleanly(t *testing.T) {
 }
 
 func TestWorkRenewsAndNoticesALostLease(t *testing.T) {
-	url := startRelay(t)
-	alpha, worker := agent(t, url, "alpha"), agent(t, url, "worker")
+	t.Parallel()
+	r := startRelay(t)
+	alpha, worker := r.agent(t, "alpha"), r.agent(t, "worker")
 	send(t, alpha, "worker", "slow")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	began := time.Now()
+	renewals := make(chan struct{}, 100)
+	hook := func(q *http.Request) {
+		if q.URL.Path == "/v1/lease/renew" {
+			renewals <- struct{}{}
+		}
+	}
+	r.onRequest.Store(&hook)
 	var cause error
 	err := worker.Work(ctx, client.WorkerOptions{
 		Lease: time.Second,
 		Handle: func(handling context.Context, m agentrelay.Message) error {
 			defer stop()
-			for until := m.LeaseUntil; time.Now().Before(until.Add(300 * time.Millisecond)); {
-				list, err := worker.Status(ctx, "slow")
-				if err != nil || list[0].Status != agentrelay.StatusLeased {
-					t.Errorf("while the handler runs: %v, %v", list, err)
-					return err
-				}
+			for range 5 { // each after a third of the lease: the first one is over
+				<-renewals
+			}
+			if list, err := worker.Status(ctx, "slow"); err != nil || list[0].Status != agentrelay.StatusLeased || list[0].Attempts != 0 {
+				t.Errorf("while the handler runs: %v, %v", list, err)
 			}
 			// Somebody else ends the message: the next renewal is refused.
 			if _, err := worker.Ack(ctx, "slow", client.AckOptions{}); err != nil {
@@ -284,49 +294,53 @@ func TestWorkRenewsAndNoticesALostLease(t *testing.T) {
 			return nil
 		},
 	})
-	if err != nil || !errors.Is(cause, client.ErrLeaseLost) || time.Since(began) < time.Second {
+	if err != nil || !errors.Is(cause, client.ErrLeaseLost) || !errors.Is(cause, agentrelay.ErrNotLeased) {
 		t.Errorf("%v, %v", err, cause)
 	}
 }
 
-func TestWorkNeedsAHandler(t *testing.T) {
-	if err := agent(t, startRelay(t), "worker").Work(t.Context(), client.WorkerOptions{}); err == nil {
-		t.Error("a worker without a handler works")
-	}
-}
-
-func TestRequest(t *testing.T) {
-	url := startRelay(t)
-	alpha, beta := agent(t, url, "alpha"), agent(t, url, "beta")
-	send(t, beta, "alpha", "old")
+func TestWorkAcrossARestart(t *testing.T) {
+	t.Parallel()
+	r := startRelay(t)
+	alpha, worker := r.agent(t, "alpha"), r.agent(t, "worker")
+	send(t, alpha, "worker", "first")
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	handled := make(chan string, 10)
+	goOn := make(chan struct{})
 	ended := make(chan error, 1)
+	var reported atomic.Int32
 	go func() {
-		ended <- beta.Work(ctx, client.WorkerOptions{Handle: func(ctx context.Context, m agentrelay.Message) error {
-			if strings.Contains(string(m.Body), "refuse") {
-				return errors.New("no such city")
-			}
-			_, err := beta.Send(ctx, client.Reply(m, json.RawMessage(`{"sunny":true}`)))
-			return err
-		}})
+		ended <- worker.Work(ctx, client.WorkerOptions{
+			Concurrency: 2,
+			OnError:     func(error) { reported.Add(1) },
+			Handle: func(_ context.Context, m agentrelay.Message) error {
+				handled <- m.ID
+				<-goOn
+				return nil
+			},
+		})
 	}()
-	reply, err := alpha.Request(t.Context(), client.Outgoing{ID: "q1", To: "beta", Body: client.TextBody("weather?")})
-	if err != nil || string(reply.Body) != `{"sunny":true}` || reply.ParentID != "q1" || reply.RootID != "q1" || reply.Kind != agentrelay.KindReply {
-		t.Errorf("%+v, %v", reply, err)
+	if id := <-handled; id != "first" {
+		t.Fatalf("handled %s", id)
 	}
-	if _, err := alpha.Request(t.Context(), client.Outgoing{To: "beta", Body: client.TextBody("refuse")}); !errors.Is(err, client.ErrUndelivered) || !strings.Contains(err.Error(), "no such city") {
-		t.Errorf("a refusal answers %v", err)
+	if err := errors.Join(r.stop(), r.start()); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	send(t, alpha, "worker", "second")
+	if id := <-handled; id != "second" {
+		t.Errorf("after the restart it handles %s", id)
 	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := alpha.Request(short, client.Outgoing{To: "beta"}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("nobody answers: %v", err)
+	list, err := alpha.Status(t.Context(), "first", "second")
+	if err != nil || list[0].Status != agentrelay.StatusDone || list[1].Status != agentrelay.StatusDone || len(handled) != 0 {
+		t.Errorf("%v, %v", list, err)
 	}
-	if list, err := alpha.Status(t.Context(), reply.ID, "old"); err != nil || list[0].Status != agentrelay.StatusDone || list[1].Status != agentrelay.StatusQueued {
-		t.Errorf("the reply and other mail are %v, %v", list, err)
+	if reported.Load() == 0 {
+		t.Error("nobody was told that the broker was away")
 	}
 }
