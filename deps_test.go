@@ -37,6 +37,10 @@ var rooms = map[string]room{
 		never:  []string{"os", "io", "net", "net/http", "database/sql", "math/rand", "math/rand/v2", "crypto/rand", "log/slog"},
 		reason: "the vocabulary is imported by all, so it brings nothing along: no library, no I/O, no randomness",
 	},
+	"internal/disk": {
+		only:   []string{},
+		reason: "client, setup and store share it, so it may bring nothing to any of them",
+	},
 	"migrations": {
 		only:   []string{},
 		reason: "the schema is data; whoever applies it brings the library",
@@ -47,7 +51,7 @@ var rooms = map[string]room{
 		reason: "the contract must fit every driver, so it knows none",
 	},
 	"store/sqlite": {
-		may:    []string{".", "store", "migrations"},
+		may:    []string{".", "store", "migrations", "internal/disk"},
 		never:  []string{"net/http"},
 		reason: "a driver fulfils the contract and knows nothing of who uses it",
 	},
@@ -66,12 +70,12 @@ var rooms = map[string]room{
 		reason: "a transport translates for the broker; it knows no other transport and no driver",
 	},
 	"client": {
-		may:    []string{"."},
+		may:    []string{".", "internal/disk"},
 		only:   []string{"github.com/google/uuid"},
 		reason: "agents build the client in; the broker, its store and their libraries are not to come with it",
 	},
 	"setup": {
-		may:    []string{".", "client"},
+		may:    []string{".", "client", "internal/disk"},
 		never:  []string{"flag", "github.com/spf13/cobra"},
 		reason: "setup works from outside, as any agent does, and leaves flags to the command",
 	},

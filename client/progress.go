@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/agent-relay/agent-relay/internal/disk"
 )
 
 // maxRemembered bounds the ids that Progress remembers.
@@ -92,7 +94,7 @@ func replaceFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(temp.Name()))
 	}
-	return syncDir(dir)
+	return disk.SyncDir(dir)
 }
 
 // memory keeps Progress as long as the process runs.

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/agent-relay/agent-relay/internal/disk"
 )
 
 // secretBytes is how many random bytes a secret is made of.
@@ -106,7 +108,7 @@ func writeConfig(path string, content []byte, replace bool) (created bool, err e
 	if created, err = place(temporary, path, replace); err != nil {
 		return false, fmt.Errorf("write the config: %w", err)
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := disk.SyncDir(filepath.Dir(path)); err != nil {
 		return created, fmt.Errorf("write the config: %w", err)
 	}
 	return created, nil

@@ -3,25 +3,9 @@
 package setup
 
 import (
-	"errors"
 	"io/fs"
-	"os"
 	"strings"
-	"syscall"
 )
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil // this file system has no such thing
-	}
-	return errors.Join(err, d.Close())
-}
 
 // openToOthers are the permissions among mask that others than the owner have.
 func openToOthers(info fs.FileInfo, mask fs.FileMode) fs.FileMode {

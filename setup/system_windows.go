@@ -2,10 +2,6 @@ package setup
 
 import "io/fs"
 
-// syncDir does nothing: Windows cannot flush a directory, and NTFS journals
-// its names.
-func syncDir(string) error { return nil }
-
 // openToOthers finds nothing: Windows has no mode bits, and access lists are
 // not checked.
 func openToOthers(fs.FileInfo, fs.FileMode) fs.FileMode { return 0 }

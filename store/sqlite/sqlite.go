@@ -20,6 +20,7 @@ import (
 	"github.com/gofrs/flock"
 	sqlite "modernc.org/sqlite"
 
+	"github.com/agent-relay/agent-relay/internal/disk"
 	"github.com/agent-relay/agent-relay/store"
 )
 
@@ -180,7 +181,7 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	return syncDir(parent)
+	return disk.SyncDir(parent)
 }
 
 // millis is a duration in the unit of the schema.

@@ -28,8 +28,8 @@ type tx struct {
 var errUnguarded = errors.New("an operation failed after writing")
 
 // runAll runs each operation so that one that fails does not fail the others.
-// Savepoints do that and cost a quarter of the time, so they are made only
-// after a batch without them turned out to need one.
+// Savepoints do that and cost a quarter of what a send costs here, so they are
+// made only after a batch without them turned out to need one.
 func (t *tx) runAll(batch []*operation, guarded bool) (results []error, err error) {
 	if t.shift = t.writer.store.time.jump(); t.shift != 0 {
 		if err := t.moveTime(); err != nil {

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package client
+package disk
 
 import (
 	"path/filepath"
@@ -8,10 +8,10 @@ import (
 )
 
 func TestSyncDir(t *testing.T) {
-	if err := syncDir(t.TempDir()); err != nil {
+	if err := SyncDir(t.TempDir()); err != nil {
 		t.Error(err)
 	}
-	if err := syncDir(filepath.Join(t.TempDir(), "none")); err == nil {
+	if err := SyncDir(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a directory that is not there is made durable")
 	}
 }
