@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -275,6 +277,25 @@ func TestCallsThatCannotBeMade(t *testing.T) {
 	for _, k := range []call{{method: "NOT ONE", target: "/"}, {method: "GET", target: "/%zz"}} {
 		if _, err := c.roundTrip(t.Context(), k); err == nil || !strings.Contains(err.Error(), "make the request") {
 			t.Errorf("%+v: %v", k, err)
+		}
+	}
+}
+
+// forbidden is a transport in a sandbox.
+type forbidden struct{ errno syscall.Errno }
+
+func (f forbidden) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", f.errno)}
+}
+
+func TestSandbox(t *testing.T) {
+	for errno, want := range map[syscall.Errno]string{
+		syscall.EPERM: "a sandbox or a firewall forbids it", syscall.EACCES: "a sandbox or a firewall forbids it",
+		syscall.ENETUNREACH: "no broker answers",
+	} {
+		_, err := newClient(t, Options{Transport: forbidden{errno}}).Handshake(t.Context())
+		if !errors.Is(err, ErrUnreachable) || !errors.Is(err, errno) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", errno, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
@@ -65,8 +66,11 @@ func (c *Client) transportError(outer context.Context, limit time.Duration, err 
 		err = request.Err
 	}
 	var op *net.OpError
+	dialled := errors.As(err, &op) && op.Op == "dial"
 	switch {
-	case errors.As(err, &op) && op.Op == "dial":
+	case dialled && (errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES)):
+		return &fault{text: fmt.Sprintf("this program may not connect to %s: a sandbox or a firewall forbids it, whether or not a broker runs there; allow it connections to that address", c.base), kind: ErrUnreachable, cause: err}
+	case dialled:
 		return &fault{text: fmt.Sprintf("no broker answers at %s; start it with `agent-relay setup start`, or correct the URL", c.base), kind: ErrUnreachable, cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &fault{text: fmt.Sprintf("the broker at %s did not answer within %v", c.base, limit), kind: ErrTimeout}

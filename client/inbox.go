@@ -18,6 +18,9 @@ type MessagesOptions struct {
 	// Progress keeps the cursor between runs. Default: it is kept while the
 	// loop runs, which then begins with the oldest message.
 	Progress ProgressStore
+	// Since is the cursor or message id to begin after while Progress keeps
+	// none.
+	Since string
 	// Limit and MaxBytes bound a page as in PollOptions.
 	Limit, MaxBytes int
 	// Wait is how long a poll waits for messages, at most a minute. Default
@@ -77,6 +80,9 @@ func (c *Client) newReader(ctx context.Context, o MessagesOptions) (*reader, err
 	p, err := o.Progress.Load(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if p.Cursor == "" {
+		p.Cursor = o.Since
 	}
 	// Begins as after an absence: with a greeting and a registration.
 	return &reader{client: c.withoutRetries(), MessagesOptions: o, recall: newRecall(p), away: true}, nil

@@ -369,3 +369,25 @@ func TestMessagesTwice(t *testing.T) {
 		}
 	})
 }
+
+// Since is where to begin as long as nothing is kept.
+func TestMessagesSince(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    MessagesOptions
+		want string
+	}{
+		"nothing":        {MessagesOptions{}, "wait=0"},
+		"since":          {MessagesOptions{Since: "m/1"}, "since=m%2F1"},
+		"since and kept": {MessagesOptions{Since: "m/1", Progress: &kept{loaded: Progress{Cursor: "c7"}}}, "since=c7"},
+		"kept nothing":   {MessagesOptions{Since: "m/1", Progress: &kept{}}, "since=m%2F1"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &routed{routes: map[string]func(called) (*http.Response, error){"GET /messages": pageOf("c8", "end")}}
+			readUntil(t, r.begin(t), c.o, "end")
+			query := r.to("GET /messages")[0].query
+			if strings.Contains(query, "since=") != strings.Contains(c.want, "since=") || strings.Contains(c.want, "since=") && !strings.Contains(query, c.want) {
+				t.Errorf("%s: asks for %s, want %s", name, query, c.want)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/internal/disk"
 )
 
@@ -24,6 +25,28 @@ type Progress struct {
 	Seen   []string `json:"seen"`
 }
 
+// Unseen returns those of messages whose ids are not remembered.
+func (p *Progress) Unseen(messages []agentrelay.Message) []agentrelay.Message {
+	r := newRecall(*p)
+	var unseen []agentrelay.Message
+	for _, m := range messages {
+		if !r.seen[m.ID] {
+			unseen = append(unseen, m)
+		}
+	}
+	return unseen
+}
+
+// Add remembers the ids of messages, and no longer those that are too old to
+// be among the last 1,000.
+func (p *Progress) Add(messages []agentrelay.Message) {
+	r := newRecall(*p)
+	for _, m := range messages {
+		r.add(m.ID)
+	}
+	p.Seen = r.progress().Seen
+}
+
 // ProgressStore keeps Progress between runs.
 type ProgressStore interface {
 	// Load returns what Save kept last, and the zero value if there is none.
@@ -34,7 +57,7 @@ type ProgressStore interface {
 }
 
 // ProgressFile keeps Progress in a file, which its owner alone may read. One
-// reader uses it at a time; for more, see the command line's recv.
+// reader uses it at a time.
 type ProgressFile string
 
 // Load reads the file. One that cannot be read as Progress is an error, not a

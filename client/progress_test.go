@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	agentrelay "github.com/agent-relay/agent-relay"
 )
 
 func TestProgressFile(t *testing.T) {
@@ -114,5 +116,34 @@ func TestRecallOfTooMany(t *testing.T) {
 	kept := newRecall(p).progress().Seen
 	if len(kept) != maxRemembered || kept[0] != fmt.Sprint(2*maxRemembered) {
 		t.Errorf("%d are kept, the first is %s", len(kept), kept[0])
+	}
+}
+
+func TestProgressRemembers(t *testing.T) {
+	messages := func(ids ...string) (list []agentrelay.Message) {
+		for _, id := range ids {
+			list = append(list, agentrelay.Message{ID: id})
+		}
+		return list
+	}
+	p := Progress{Cursor: "c1", Seen: []string{"a", "b"}}
+	before := p
+	if got := p.Unseen(messages("b", "c", "a", "d")); !slices.EqualFunc(got, messages("c", "d"), func(x, y agentrelay.Message) bool { return x.ID == y.ID }) {
+		t.Errorf("unseen are %v", got)
+	}
+	p.Add(messages("c", "a"))
+	if p.Cursor != "c1" || !slices.Equal(p.Seen, []string{"a", "b", "c"}) {
+		t.Errorf("%+v", p)
+	}
+	if !slices.Equal(before.Seen, []string{"a", "b"}) {
+		t.Errorf("Add changed a copy: %v", before.Seen)
+	}
+	var many []string
+	for i := range 2 * maxRemembered {
+		many = append(many, fmt.Sprint(i))
+	}
+	p.Add(messages(many...))
+	if len(p.Seen) != maxRemembered || p.Seen[0] != fmt.Sprint(maxRemembered) {
+		t.Errorf("%d are kept, the first is %s", len(p.Seen), p.Seen[0])
 	}
 }

@@ -56,7 +56,7 @@ func (c *Client) Request(ctx context.Context, m Outgoing) (agentrelay.Message, e
 	if sent.Duplicate {
 		since = "" // the reply may be there already
 	}
-	r, err := c.newReader(ctx, MessagesOptions{Progress: &memory{Progress{Cursor: since}}})
+	r, err := c.newReader(ctx, MessagesOptions{Since: since})
 	if err != nil {
 		return agentrelay.Message{}, err
 	}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"context"
 
 	"github.com/spf13/cobra"
 
@@ -17,27 +17,34 @@ gets a receipt, whose id is printed. With --error the message counts as failed,
 and the receipt carries the text. The first outcome counts; repeating it, or
 giving another one, changes nothing and prints the same id.` + connectionHelp,
 		Example: `  agent-relay ack --agent beta 0198c5f0-8c6e-7d3a-9f54-1f0a4c5b6d7e`,
-		Args:    arguments(cobra.ExactArgs(1)),
+		Args:    messageArguments(cobra.ExactArgs(1)),
 	}
 	flags := addClientFlags(cmd)
 	var o client.AckOptions
 	cmd.Flags().StringVar(&o.Error, "error", "", "end the message as failed, for this reason (`text`)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.calling(flags, false, func(ctx context.Context, args []string, c *client.Client, d *display) error {
+		o.Failed = cmd.Flags().Changed("error")
+		receipt, err := c.Ack(ctx, args[0], o)
+		if err != nil {
+			return err
+		}
+		return d.result(struct {
+			ID      string `json:"id"`
+			Receipt string `json:"receipt"`
+		}{args[0], receipt}, "%s", receipt)
+	})
+	return cmd
+}
+
+// messageArguments is arguments for those that begin with a message id.
+func messageArguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := arguments(check)(cmd, args); err != nil {
+			return err
+		}
 		if args[0] == "" {
 			return usagef("the message id is empty")
 		}
-		o.Failed = cmd.Flags().Changed("error")
-		c, err := a.connect(cmd.Context(), flags)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		receipt, err := c.Ack(cmd.Context(), args[0], o)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(a.stdout, receipt)
-		return err
+		return nil
 	}
-	return cmd
 }

@@ -34,22 +34,30 @@ func addClientFlags(cmd *cobra.Command) *clientFlags {
 	cmd.Flags().StringVar(&f.agent, "agent", "", "call as this agent (default $AGENT_RELAY_AGENT)")
 	cmd.Flags().StringVar(&f.url, "url", "", "the broker's address (default $AGENT_RELAY_URL, else that of the config, else "+client.DefaultURL+")")
 	cmd.Flags().StringVar(&f.config, "config", "", "the broker's config file (default $AGENT_RELAY_CONFIG, else the user's own)")
+	addJSONFlag(cmd)
 	return f
 }
 
-// connect makes a client and sees that a broker answers it. What is missing is
-// wrong usage.
-func (a *app) connect(ctx context.Context, f *clientFlags) (*client.Client, error) {
-	c, err := a.newClient(f)
-	if err != nil {
-		return nil, err
+// action is what a command does with its arguments and a client, and where it
+// shows what came of it.
+type action func(ctx context.Context, args []string, c *client.Client, d *display) error
+
+// calling makes what cobra runs of an action, whose broker was seen to answer.
+// messages says that the command prints messages.
+func (a *app) calling(f *clientFlags, messages bool, act action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.newClient(f)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		// Nothing is sent to whoever else may listen on the port.
+		if _, err := c.Handshake(cmd.Context()); err != nil {
+			return err
+		}
+		d := a.display(cmd, messages)
+		return errors.Join(act(cmd.Context(), args, c, d), d.flush())
 	}
-	// Nothing is sent to whoever else may listen on the port.
-	if _, err := c.Handshake(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
 }
 
 func (a *app) newClient(f *clientFlags) (*client.Client, error) {

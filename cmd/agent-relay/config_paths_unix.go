@@ -22,6 +22,11 @@ func dataHome(env func(string) string) (string, error) {
 	return xdgDir(env, "XDG_DATA_HOME", ".local/share")
 }
 
+// stateHome is the user's state directory (XDG Base Directory Specification).
+func stateHome(env func(string) string) (string, error) {
+	return xdgDir(env, "XDG_STATE_HOME", ".local/state")
+}
+
 // xdgDir follows the specification in ignoring a variable that is not an
 // absolute path.
 func xdgDir(env func(string) string, variable, fallback string) (string, error) {

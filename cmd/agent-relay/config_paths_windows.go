@@ -18,6 +18,12 @@ func dataHome(env func(string) string) (string, error) {
 	return firstDir(env, "XDG_DATA_HOME", "LocalAppData")
 }
 
+// stateHome is the user's local application data, unless XDG_STATE_HOME names
+// another directory.
+func stateHome(env func(string) string) (string, error) {
+	return firstDir(env, "XDG_STATE_HOME", "LocalAppData")
+}
+
 func firstDir(env func(string) string, variables ...string) (string, error) {
 	for _, v := range variables {
 		if dir := env(v); filepath.IsAbs(dir) {

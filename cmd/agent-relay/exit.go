@@ -87,11 +87,21 @@ func explain(err error) string {
 // from whoever answers at the broker's address.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
+		switch {
+		case r == '\t':
+			return ' '
+		case r != '\n' && drives(r):
 			return utf8.RuneError
 		}
 		return r
 	}, text)
+}
+
+// drives reports whether a character does something to a terminal instead of
+// being shown: controls, and what changes the direction of writing (Unicode
+// Standard Annex 9).
+func drives(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
 // exitStatus is the one place that knows which failure ends in which status.
@@ -101,10 +111,12 @@ func exitStatus(err error) int {
 		return own.status
 	}
 	var answer *agentrelay.Error
-	if errors.As(err, &answer) {
-		return codeStatus(answer.Code)
-	}
 	switch {
+	case errors.As(err, &answer):
+		if client.Passing(err) {
+			return exitTryAgain
+		}
+		return codeStatus(answer.Code)
 	case errors.Is(err, client.ErrUnreachable), errors.Is(err, client.ErrNotRelay):
 		return exitUnreachable
 	case errors.Is(err, client.ErrTimeout):
@@ -115,12 +127,12 @@ func exitStatus(err error) int {
 
 func codeStatus(code agentrelay.Code) int {
 	switch code {
-	case agentrelay.CodeBadRequest, agentrelay.CodeBodyTooLarge, agentrelay.CodeIDConflict:
+	case agentrelay.CodeBadRequest, agentrelay.CodeBodyTooLarge,
+		agentrelay.CodeNotFound, agentrelay.CodeNoSuchAgent, agentrelay.CodeNoSuchMessage,
+		agentrelay.CodeIDConflict:
 		return exitBadData
-	case agentrelay.CodeBusy, agentrelay.CodeRateLimited, agentrelay.CodeStorageFull:
-		return exitTryAgain
 	case agentrelay.CodeUnauthenticated, agentrelay.CodeForbidden, agentrelay.CodeLocked,
-		agentrelay.CodeOriginRefused, agentrelay.CodeMisdirected:
+		agentrelay.CodeOriginRefused:
 		return exitRefused
 	}
 	return exitFailure

@@ -163,12 +163,18 @@ func findPeer(t *testing.T, works func() (string, error)) string {
 	t.Helper()
 	path, err := works()
 	if err != nil {
-		if os.Getenv("AGENT_RELAY_REQUIRE_PEERS") == "1" {
-			t.Fatalf("AGENT_RELAY_REQUIRE_PEERS is set, but a client cannot run: %v", err)
-		}
-		t.Skipf("a client cannot run here: %v", err)
+		cannotRun(t, "a client cannot run here: %v", err)
 	}
 	return path
+}
+
+// cannotRun skips a test for what the machine lacks, unless it must have it.
+func cannotRun(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("AGENT_RELAY_REQUIRE_PEERS") == "1" {
+		t.Fatalf("AGENT_RELAY_REQUIRE_PEERS is set, but "+format, args...)
+	}
+	t.Skipf(format, args...)
 }
 
 func clientPath(t *testing.T, name string) string {

@@ -5,9 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -306,26 +304,17 @@ func TestInteropHandshake(t *testing.T) {
 	}
 }
 
-// TestInteropReadme runs the programs that README.md shows.
+// TestInteropReadme runs the programs in other languages that README.md shows.
 func TestInteropReadme(t *testing.T) {
 	python := findPeer(t, pythonWorks)
 	for _, tool := range []string{"sh", "curl", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("README.md's shell example cannot run here: %v", err)
+			cannotRun(t, "README.md's shell example cannot run here: %v", err)
 		}
 	}
 	b := startInteropBroker(t)
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	program := func(language string) string {
-		_, rest, _ := strings.Cut(string(readme), "\n```"+language+"\n")
-		text, _, found := strings.Cut(rest, "\n```\n")
-		if !found {
-			t.Fatalf("README.md has no example in %s", language)
-		}
-		return text
+		return readmeBlocks(t, "From a program", language)[0]
 	}
 	runProgram := func(name, flag, text string) string {
 		cmd := exec.CommandContext(t.Context(), name, flag, text)

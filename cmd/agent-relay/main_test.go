@@ -28,7 +28,7 @@ import (
 const scriptSecret = "5f0c1d2e3b4a5968778695a4b3c2d1e0f5e4d3c2b1a09f8e7d6c5b4a39281706"
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"agent-relay": main})
+	testscript.Main(leakChecked{m}, map[string]func(){"agent-relay": main, "sandboxed": sandboxed})
 }
 
 // leakChecked fails when goroutines are left after the tests passed.
@@ -54,6 +54,10 @@ func (l leakChecked) Run() int {
 //	status N CMD ARG...   run a command that must exit with status N
 //	capture VAR REGEXP    set VAR to what the group in REGEXP matches in stdout
 //	stranger              serve something that is no broker; sets STRANGER
+//	refusing STATUS CODE  serve a broker that refuses all calls; sets REFUSING
+//	delivered AGENT ID [stored]
+//	                      wait until the agent was handed the message, or until
+//	                      the broker has it
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -67,12 +71,14 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"config":   scriptConfig,
-			"ready":    scriptReady,
-			"peer":     scriptPeer,
-			"status":   scriptStatus,
-			"capture":  scriptCapture,
-			"stranger": scriptStranger,
+			"config":    scriptConfig,
+			"ready":     scriptReady,
+			"peer":      scriptPeer,
+			"status":    scriptStatus,
+			"capture":   scriptCapture,
+			"stranger":  scriptStranger,
+			"refusing":  scriptRefusing,
+			"delivered": scriptDelivered,
 		},
 		RequireExplicitExec: true,
 	})
@@ -156,7 +162,7 @@ func waitFor(try func() error) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		pause(context.Background(), 5*time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }
 
@@ -202,4 +208,39 @@ func scriptStranger(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	ts.Defer(server.Close)
 	ts.Setenv("STRANGER", server.URL)
+}
+
+func scriptRefusing(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: refusing STATUS CODE")
+	}
+	status, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		if r.URL.Path == "/" {
+			_, _ = io.WriteString(w, `{"protocol":"1.0","broker":"agent-relay","version":"0","capabilities":{}}`)
+			return
+		}
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `{"error":{"code":%q,"message":"refused by the test"}}`, args[1])
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("REFUSING", server.URL)
+}
+
+func scriptDelivered(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) == 3 && args[2] != "stored" || len(args) > 3 {
+		ts.Fatalf("usage: delivered AGENT ID [stored]")
+	}
+	c, err := client.New(client.Options{URL: ts.Getenv("URL"), Agent: args[0], Secret: scriptSecret, Pauses: client.NoRetries})
+	ts.Check(err)
+	defer c.Close()
+	ts.Check(waitFor(func() error {
+		found, err := c.Status(context.Background(), args[1])
+		if err == nil && (found[0].Status == client.StatusNotFound || len(args) == 2 && found[0].DeliveredAt.IsZero()) {
+			err = fmt.Errorf("%s is not there yet", args[1])
+		}
+		return err
+	}))
 }

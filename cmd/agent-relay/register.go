@@ -1,9 +1,11 @@
 package main
 
 import (
-	"fmt"
+	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agent-relay/agent-relay/client"
 )
 
 func (a *app) registerCommand() *cobra.Command {
@@ -11,22 +13,19 @@ func (a *app) registerCommand() *cobra.Command {
 		Use:   "register",
 		Short: "Make an agent known to the broker",
 		Long: `Makes an agent known to the broker, so that others can send to it. Repeating
-it is harmless; recv and watch do it, too.` + connectionHelp,
+it is harmless; recv, watch and request do it, too.` + connectionHelp,
 		Example: "  agent-relay register --agent alpha",
 		Args:    arguments(cobra.NoArgs),
 	}
 	flags := addClientFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := a.connect(cmd.Context(), flags)
-		if err != nil {
+	cmd.RunE = a.calling(flags, false, func(ctx context.Context, _ []string, c *client.Client, d *display) error {
+		if err := c.Register(ctx); err != nil {
 			return err
 		}
-		defer c.Close()
-		if err := c.Register(cmd.Context()); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(a.stdout, "registered %s at %s\n", c.Agent(), c.URL())
-		return err
-	}
+		return d.result(struct {
+			Agent string `json:"agent"`
+			URL   string `json:"url"`
+		}{c.Agent(), c.URL()}, "registered %s at %s", c.Agent(), c.URL())
+	})
 	return cmd
 }

@@ -29,7 +29,8 @@ func newRoot(a *app) *cobra.Command {
 on this machine, its setup, and a client for the command line.
 
 Exit status: 0 done, 64 wrong usage, 65 the broker cannot use what was sent,
-69 no broker there, 75 try again later, 77 refused, 1 any other failure.`,
+69 no broker there, or something else that answers, 75 try again later,
+77 refused, 1 any other failure.`,
 		Example: `  agent-relay setup start                      # in one terminal
   agent-relay recv --agent beta --wait 30s     # in a second one
   agent-relay send --agent alpha beta "hello"  # in a third one`,
@@ -57,9 +58,25 @@ Exit status: 0 done, 64 wrong usage, 65 the broker cannot use what was sent,
 		a.recvCommand(),
 		a.watchCommand(),
 		a.ackCommand(),
+		a.pullCommand(),
+		a.settleCommand(),
+		a.renewCommand(),
+		a.requestCommand(),
+		a.statusCommand(),
+		a.recentCommand(),
+		a.queryCommand(),
 		a.peersCommand(),
 		a.versionCommand(),
 	)
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.RunE = func(*cobra.Command, []string) error {
+				return usagef("name the shell: bash, zsh, fish or powershell")
+			}
+			cmd.Args = cobra.ArbitraryArgs
+		}
+	}
 	return root
 }
 

@@ -29,37 +29,35 @@ safely on disk. The body is {"text": TEXT}, or any JSON value given with --body.
 Where TEXT is "-" or left out, it is read from stdin, without a newline at its
 end. With --body - the JSON is read from there.
 
-Sending the same message again under the same --id is harmless.` + connectionHelp,
+Sending the same message again under the same --id is harmless. To answer a
+request, give --kind reply and its id with --reply-to.` + connectionHelp,
 		Example: `  agent-relay send --agent alpha beta "the build is green"
   agent-relay send --agent alpha beta --body '{"task": 7}' --kind request
   df -h | agent-relay send --agent cron ops`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 	}
 	flags := addClientFlags(cmd)
-	var body, kind string
 	var m client.Outgoing
-	cmd.Flags().StringVar(&body, "body", "", "send this JSON `value`; - reads it from stdin")
+	body := addBodyFlag(cmd)
 	cmd.Flags().BoolVar(&m.Ack, "ack", false, "ask for a receipt when the message is completed through a lease")
 	cmd.Flags().StringVar(&m.ID, "id", "", "the message's id (default a new one)")
-	cmd.Flags().StringVar(&kind, "kind", "", "message, request or reply (default message)")
-	cmd.Flags().StringVar(&m.ReplyTo, "reply-to", "", "the `id` of the message this one answers")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		m.To, m.Kind = args[0], agentrelay.Kind(kind)
-		var err error
-		if m.Body, err = a.body(cmd.Context(), args[1:], body, cmd.Flags().Changed("body")); err != nil {
-			return err
+	choice(cmd, (*string)(&m.Kind), "kind", "what it is for (default message)", kinds)
+	cmd.Flags().StringVar(&m.ReplyTo, "reply-to", "", "the `id` of the message this one answers; a reply answers its request")
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
+		m.To = args[0]
+		if m.Kind == agentrelay.KindReply {
+			m.ParentID = m.ReplyTo
 		}
-		return a.send(cmd.Context(), flags, m)
+		m.Body, err = a.body(cmd.Context(), args[1:], *body, cmd.Flags().Changed(bodyFlag))
+		return err
 	}
+	cmd.RunE = a.calling(flags, false, func(ctx context.Context, _ []string, c *client.Client, d *display) error {
+		return a.send(ctx, c, d, m)
+	})
 	return cmd
 }
 
-func (a *app) send(ctx context.Context, flags *clientFlags, m client.Outgoing) error {
-	c, err := a.connect(ctx, flags)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (a *app) send(ctx context.Context, c *client.Client, d *display, m client.Outgoing) (err error) {
 	if m.ID == "" {
 		if m.ID, err = client.NewID(); err != nil {
 			return err
@@ -67,23 +65,42 @@ func (a *app) send(ctx context.Context, flags *clientFlags, m client.Outgoing) e
 	}
 	sent, err := c.Send(ctx, m)
 	if err != nil {
-		if errors.Is(err, client.ErrUnreachable) || errors.Is(err, client.ErrTimeout) {
-			return fmt.Errorf("%w; the broker may have the message: to send it again safely, add --id %s", err, m.ID)
+		return maybeSent(err, m.ID)
+	}
+	if !d.json {
+		if sent.Duplicate {
+			a.note("the broker had this message already")
 		}
-		return err
+		if !sent.Recipient.Online {
+			a.note("%s is offline, %s; the message waits for it", m.To, lastSeen(sent.Recipient))
+		}
 	}
-	if sent.Duplicate {
-		a.note("the broker had this message already")
+	sent.Recipient.Agent = "" // it is known, and the protocol does not repeat it
+	return d.result(struct {
+		ID        string       `json:"id"`
+		Duplicate bool         `json:"duplicate"`
+		Recipient peerDocument `json:"recipient"`
+	}{sent.ID, sent.Duplicate, newPeerDocument(sent.Recipient)}, "%s", sent.ID)
+}
+
+// maybeSent adds to an error after which the message may be stored, how to find
+// out.
+func maybeSent(err error, id string) error {
+	if errors.Is(err, client.ErrUnreachable) || errors.Is(err, client.ErrTimeout) {
+		return fmt.Errorf("%w; the broker may have the message: to send it again safely, add --id %s", err, id)
 	}
-	if !sent.Recipient.Online {
-		a.note("%s is offline, %s; the message waits for it", m.To, lastSeen(sent.Recipient))
-	}
-	_, err = fmt.Fprintln(a.stdout, sent.ID)
 	return err
 }
 
+// bodyFlag is the name of the flag for a JSON body.
+const bodyFlag = "body"
+
+func addBodyFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String(bodyFlag, "", "send this JSON `value`; - reads it from stdin")
+}
+
 // body is the message's body: text is what is left of the arguments, value
-// that of --body, if it was given.
+// that of the flag, if it was given.
 func (a *app) body(ctx context.Context, text []string, value string, given bool) (json.RawMessage, error) {
 	if given {
 		if len(text) > 0 {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"runtime"
 	"runtime/debug"
 
@@ -24,14 +24,21 @@ func version() string {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, the Go version and the platform",
 		Example: "  agent-relay version",
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.stdout, "agent-relay %s %s %s/%s\n", a.version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
 	}
+	addJSONFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		d := a.display(cmd, false)
+		return errors.Join(d.result(struct {
+			Version  string `json:"version"`
+			Go       string `json:"go"`
+			Platform string `json:"platform"`
+		}{a.version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH},
+			"agent-relay %s %s %s/%s", a.version, runtime.Version(), runtime.GOOS, runtime.GOARCH), d.flush())
+	}
+	return cmd
 }
