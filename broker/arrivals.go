@@ -1,6 +1,10 @@
 package broker
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/agent-relay/agent-relay/store"
+)
 
 // Arrivals tells those who wait for an inbox that something came.
 type Arrivals struct {
@@ -19,17 +23,21 @@ func NewArrivals() *Arrivals {
 	return &Arrivals{waiting: map[string]*waiters{}}
 }
 
-// Notify wakes all who wait for agent's inbox. It does not block.
-func (a *Arrivals) Notify(agent string) {
+// Observe wakes all who wait for an inbox that got something to deliver. It
+// does not block.
+func (a *Arrivals) Observe(events []store.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w := a.waiting[agent]; w != nil {
-		close(w.arrived)
-		delete(a.waiting, agent)
+	for i := range events {
+		e := &events[i]
+		if w := a.waiting[e.To]; w != nil && e.Arrives() {
+			close(w.arrived)
+			delete(a.waiting, e.To)
+		}
 	}
 }
 
-// wait returns a channel that is closed at the next Notify for agent. The
+// wait returns a channel that is closed at the next arrival for agent. The
 // caller calls stop when it no longer waits.
 func (a *Arrivals) wait(agent string) (arrived <-chan struct{}, stop func()) {
 	a.mu.Lock()

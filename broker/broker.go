@@ -22,8 +22,8 @@ const writeTimeout = 8 * time.Second
 // Options are what a broker needs.
 type Options struct {
 	Store store.Store
-	// Arrivals tells waiting polls of new messages. The store's Wake must be
-	// Arrivals.Notify.
+	// Arrivals tells waiting polls of new messages. The store's Observe must
+	// call Arrivals.Observe.
 	Arrivals *Arrivals
 	// Secret signs for every agent.
 	Secret string

@@ -11,13 +11,18 @@ import (
 	"github.com/agent-relay/agent-relay/store"
 )
 
+// arrivalOf is what a store reports of a message for agent.
+func arrivalOf(agent string) []store.Event {
+	return []store.Event{{Kind: store.EventAccepted, To: agent}}
+}
+
 func TestArrivals(t *testing.T) {
 	a := NewArrivals()
-	a.Notify("nobody waits")
+	a.Observe(arrivalOf("nobody waits"))
 	first, stopFirst := a.wait("ann")
 	second, stopSecond := a.wait("ann")
 	other, stopOther := a.wait("ben")
-	a.Notify("ann")
+	a.Observe(arrivalOf("ann"))
 	<-first
 	<-second
 	select {
@@ -34,8 +39,17 @@ func TestArrivals(t *testing.T) {
 		t.Error("an arrival woke one who began to wait after it")
 	default:
 	}
-	a.Notify("ann")
+	for _, kind := range []store.EventKind{store.EventDelivered, store.EventDone, store.EventFailed, store.EventExpired} {
+		a.Observe([]store.Event{{Kind: kind, To: "ann"}})
+	}
+	select {
+	case <-third:
+		t.Error("one was woken by what is no arrival")
+	default:
+	}
+	a.Observe([]store.Event{{Kind: store.EventDone, To: "ann"}, {Kind: store.EventRequeued, To: "ben"}, {Kind: store.EventRequeued, To: "ann"}})
 	<-third
+	<-other
 	stopThird()
 	stopOther()
 	for range 3 {

@@ -116,7 +116,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock, arrivals := storetest.NewClock(start), NewArrivals()
-	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Wake: arrivals.Notify}})
+	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Observe: arrivals.Observe}})
 	if err != nil {
 		t.Fatal(err)
 	}

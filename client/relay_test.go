@@ -43,7 +43,7 @@ func (r *relay) start() (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	arrivals := broker.NewArrivals()
-	r.store, err = sqlite.Open(ctx, sqlite.Options{Dir: r.dir, Options: store.Options{Wake: arrivals.Notify}})
+	r.store, err = sqlite.Open(ctx, sqlite.Options{Dir: r.dir, Options: store.Options{Observe: arrivals.Observe}})
 	if err != nil {
 		return err
 	}

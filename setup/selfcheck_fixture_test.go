@@ -59,7 +59,7 @@ func (i *installation) start(t *testing.T) {
 	}
 	i.clock = &shiftedClock{}
 	arrivals := broker.NewArrivals()
-	s, err := sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(i.dir, "data"), Options: store.Options{Clock: i.clock, Wake: arrivals.Notify}})
+	s, err := sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(i.dir, "data"), Options: store.Options{Clock: i.clock, Observe: arrivals.Observe}})
 	if err != nil {
 		t.Fatal(err)
 	}

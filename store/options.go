@@ -20,8 +20,11 @@ func (o Options) WithDefaults() Options {
 	if o.MaxAttempts == 0 {
 		o.MaxAttempts = 3
 	}
-	if o.Wake == nil {
-		o.Wake = func(string) {}
+	if o.Observe == nil {
+		o.Observe = func([]Event) {}
+	}
+	if o.Committed == nil {
+		o.Committed = func(Commit) {}
 	}
 	return o
 }

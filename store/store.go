@@ -17,6 +17,23 @@
 // An acknowledgement ends a message in any state. A message that is queued
 // again takes a new position, so that it is seen again.
 //
+// # Events
+//
+// Options.Observe is told each step that a message takes, once: what was rolled
+// back is not reported, nor is what found everything as it should be, such as a
+// duplicate or a repeated settlement. Calls of Observe follow the order of
+// commits and never overlap; in a call events stand in the order of the
+// operations, and a message's own step before the receipt that it causes. They
+// come before the call that caused them returns, so an observer must not block,
+// nor call the store. The slice is not used again, and must not be changed:
+// others may read it too. Events are not stored; those of a commit that a crash
+// follows may be lost.
+//
+// A step is an arrow above, or an acceptance, or the first hand-over. Taking a
+// lease and renewing it is none, nor is the erasure of a body. Giving a lease
+// back that recorded the first hand-over makes that one void; the event then
+// says Undelivered.
+//
 // # Errors
 //
 // Methods return *agentrelay.Error where the caller is at fault or the fault
@@ -93,6 +110,9 @@ type Store interface {
 	// returns how long until it should be called again.
 	Sweep(ctx context.Context) (next time.Duration, err error)
 
+	// Stats tells how much there is. What it costs may grow with what is queued
+	// and leased, so callers keep its answer for a while; it hinders no write.
+	Stats(ctx context.Context) (Stats, error)
 	// Probe makes a durable write, to show that the store can.
 	Probe(ctx context.Context) error
 	// Failed is closed when the store can no longer write and must be opened
@@ -114,9 +134,12 @@ type Options struct {
 	TTL time.Duration
 	// MaxAttempts is how many failed deliveries a message survives. Default 3.
 	MaxAttempts int
-	// Wake is called after a commit that put messages into agent's inbox. It
-	// must not block. Default: nobody is woken.
-	Wake func(agent string)
+	// Observe is called after a commit that changed messages, with all that it
+	// did; see Events. Default: nobody observes.
+	Observe func([]Event)
+	// Committed is called after each commit, also of one that changed no
+	// message. It must not block. Default: nobody is told.
+	Committed func(Commit)
 }
 
 const (

@@ -117,7 +117,7 @@ func openRelay(t testing.TB, s setup) *relay {
 func openStore(t testing.TB, s setup, arrivals *broker.Arrivals) store.Store {
 	t.Helper()
 	opened, err := sqlite.Open(context.Background(), sqlite.Options{Dir: s.dir, Options: store.Options{
-		Clock: s.clock, Wake: arrivals.Notify,
+		Clock: s.clock, Observe: arrivals.Observe,
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 	}
 	arrivals := broker.NewArrivals()
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{
-		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Wake: arrivals.Notify,
+		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Observe: arrivals.Observe,
 	}})
 	if err != nil {
 		return fmt.Errorf("%w (data_dir in %s)", err, c.file)

@@ -152,6 +152,21 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
+// BenchmarkStats counts what is queued.
+func BenchmarkStats(b *testing.B) {
+	for _, n := range stored {
+		b.Run(fmt.Sprintf("stored=%d", n), func(b *testing.B) {
+			s := openBench(b, filled(b, n))
+			for b.Loop() {
+				stats, err := s.Stats(context.Background())
+				if err != nil || stats.Queued != n {
+					b.Fatal(stats, err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkOpen is the start-up of a store, and its end.
 func BenchmarkOpen(b *testing.B) {
 	for _, n := range append([]int{0}, stored...) {

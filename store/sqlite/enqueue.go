@@ -63,7 +63,8 @@ func (t *tx) insert(m agentrelay.Message, fingerprint []byte, position int64) (i
 		m.ID, m.From, m.To, t.wall, string(m.Type), string(m.Kind), m.Ack, m.ReplyTo, m.RootID, m.ParentID,
 		[]byte(m.Body), fingerprint, position, position, expires, expires)
 	if n > 0 {
-		t.woken[m.To] = true
+		m.TS = time.UnixMilli(t.wall)
+		t.report(store.EventAccepted, &m)
 	}
 	return n > 0, err
 }
@@ -138,6 +139,11 @@ func (t *tx) end(r *row, status agentrelay.Status, text string) error {
 		due = r.expiresAt
 	}
 	r.Status, r.Error, r.leaseID, r.dueAt = status, text, "", due
+	kind := store.EventDone
+	if status == agentrelay.StatusFailed {
+		kind = store.EventFailed
+	}
+	t.report(kind, &r.Message).GivenUp = r.givenUp
 	return t.exec(`UPDATE messages SET status = ?, error = ?, attempts = ?, lease_id = NULL, ended_leases = ?, due_at = ? WHERE seq = ?`,
 		string(status), text, r.Attempts, string(r.ended), due, r.seq)
 }

@@ -57,6 +57,9 @@ func (t *tx) lease(q store.LeaseRequest) ([]store.Leased, error) {
 			r.leaseID, until, r.DeliveredAt.UnixMilli(), r.seq); err != nil {
 			return nil, err
 		}
+		if first {
+			t.report(store.EventDelivered, &r.Message)
+		}
 		leased[i] = store.Leased{Message: r.view(t.instant), First: first}
 		leased[i].LeaseID = r.leaseID
 	}
@@ -91,6 +94,7 @@ func (t *tx) requeue(r *row) error {
 		if r.Error != "" {
 			text += "; the last one said: " + r.Error
 		}
+		r.givenUp = true
 		if err := t.end(r, agentrelay.StatusFailed, text); err != nil || r.Type == agentrelay.TypeAck {
 			return err
 		}
@@ -108,7 +112,7 @@ func (t *tx) queue(r *row) error {
 	if err != nil {
 		return err
 	}
-	t.woken[r.To] = true
+	t.report(store.EventRequeued, &r.Message).Undelivered = r.undelivered
 	r.Status, r.leaseID, r.position, r.stage, r.dueAt = agentrelay.StatusQueued, "", position, stageRetained, r.expiresAt
 	return t.exec(`UPDATE messages SET status = 'queued', position = ?, attempts = ?, error = ?, delivered_at = ?,
 			lease_id = NULL, ended_leases = ?, stage = 0, due_at = expires_at WHERE seq = ?`,
@@ -226,7 +230,7 @@ func (s *Store) Release(ctx context.Context, agent string, leased []store.Leased
 				return err
 			}
 			if m.First {
-				r.DeliveredAt = time.Time{}
+				r.DeliveredAt, r.undelivered = time.Time{}, true
 			}
 			if r.expiresAt <= t.wall {
 				err = t.expire(r)

@@ -31,6 +31,15 @@ func TestQueryPlans(t *testing.T) {
 		"move leases":     {moveLeases, []string{"SCAN messages USING INDEX messages_leased"}},     // all leases, and nothing else
 		"move erasures":   {moveErasures, []string{"SCAN messages USING INDEX messages_expiring"}}, // all that expired within the hour, and nothing else
 		"record delivery": {deliveredQuery, []string{"SEARCH messages USING INDEX sqlite_autoindex_messages_1 (id=?)"}},
+		// All that is queued, all that is leased, and one message.
+		"backlog": {backlogQuery, []string{
+			"CO-ROUTINE queued",
+			"SCAN messages USING COVERING INDEX messages_queued",
+			"SCAN queued",
+			"CORRELATED SCALAR SUBQUERY 2",
+			"SEARCH messages USING INTEGER PRIMARY KEY (rowid=?)",
+			"SCAN messages USING COVERING INDEX messages_leased",
+		}},
 		"inbox": {inboxQuery, []string{
 			"SEARCH agents USING PRIMARY KEY (name=?)",
 			"SEARCH messages USING COVERING INDEX messages_leased (recipient=? AND due_at>? AND due_at<?)",

@@ -71,18 +71,32 @@ func (s *Store) resolve(q store.PollQuery, counter int64, now instant) (after in
 	return after, known, err
 }
 
-const deliveredQuery = `UPDATE messages SET delivered_at = ? WHERE id = ? AND delivered_at IS NULL`
+const deliveredQuery = `UPDATE messages SET delivered_at = ? WHERE id = ? AND delivered_at IS NULL
+	RETURNING sender, recipient, ts, type, kind`
 
 // Delivered records first hand-overs.
 func (s *Store) Delivered(ctx context.Context, ids []string, at time.Time) error {
 	return s.write(ctx, func(t *tx) error {
 		for _, id := range ids {
-			if err := t.exec(deliveredQuery, at.UnixMilli(), id); err != nil {
+			if err := t.delivered(id, at.UnixMilli()); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+func (t *tx) delivered(id string, at int64) error {
+	m := agentrelay.Message{ID: id}
+	var ts int64
+	first, err := t.one(deliveredQuery, []any{at, id}, &m.From, &m.To, &ts, &m.Type, &m.Kind)
+	if err != nil || !first {
+		return err
+	}
+	t.writes++
+	m.TS = time.UnixMilli(ts)
+	t.report(store.EventDelivered, &m).At = time.UnixMilli(at)
+	return nil
 }
 
 // Messages reads messages by id that agent sent or received.

@@ -39,6 +39,8 @@ type row struct {
 	expiresAt     int64
 	stage         int
 	dueAt         int64
+	// What the transaction found, and its events tell; see store.Event.
+	givenUp, undelivered bool
 }
 
 func (r *row) scan(from interface{ Scan(...any) error }) error {

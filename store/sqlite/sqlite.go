@@ -42,6 +42,7 @@ type Options struct {
 // Store is a store.Store in one SQLite file.
 type Store struct {
 	options store.Options
+	path    string // of the database
 	epoch   string
 	lock    *flock.Flock
 	reader  *sql.DB
@@ -77,15 +78,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if !locked {
 		return nil, fmt.Errorf("data directory %s: %w; stop it, or set another data_dir", dir, ErrInUse)
 	}
-	s := &Store{options: o.Options.WithDefaults(), lock: lock}
-	if err := s.open(ctx, filepath.Join(dir, databaseFile)); err != nil {
+	s := &Store{options: o.Options.WithDefaults(), lock: lock, path: filepath.Join(dir, databaseFile)}
+	if err := s.open(ctx); err != nil {
 		_ = s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, path string) error {
+func (s *Store) open(ctx context.Context) error {
+	path := s.path
 	// SQLite would make the file with the umask's mode.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -118,6 +118,7 @@ func (t *tx) expire(r *row) error {
 	open := r.Status == agentrelay.StatusQueued || r.Status == agentrelay.StatusLeased
 	if open {
 		r.Status, r.leaseID = agentrelay.StatusExpired, ""
+		t.report(store.EventExpired, &r.Message).Undelivered = r.undelivered
 	}
 	r.stage, r.dueAt = stageExpiring, t.steady+millis(store.EraseAfter)
 	if err := t.exec(`UPDATE messages SET status = ?, attempts = ?, error = ?, delivered_at = ?, lease_id = NULL,

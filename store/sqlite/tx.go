@@ -19,8 +19,10 @@ type tx struct {
 	shift int64
 	// writes counts what was written.
 	writes int
-	// woken are the inboxes that got something to deliver.
-	woken map[string]bool
+	// events are the steps taken, to be reported once they are committed, and
+	// expected how many there will be, about.
+	events   []store.Event
+	expected int
 }
 
 // errUnguarded says that an operation failed after it had written, and that
@@ -51,14 +53,14 @@ func (t *tx) runAll(batch []*operation, guarded bool) (results []error, err erro
 
 // run returns the operation's own result, and err if the batch cannot go on.
 func (t *tx) run(op *operation) (result, err error) {
-	before := t.writes
+	before, events := t.writes, len(t.events)
 	result = op.do(t)
 	switch {
 	case result == nil:
 		return nil, nil
 	case endsBatch(result):
 		return nil, result
-	case t.writes != before:
+	case t.writes != before || len(t.events) != events:
 		return nil, errUnguarded
 	}
 	return translate(result), nil
@@ -69,6 +71,7 @@ func (t *tx) runGuarded(op *operation) (result, err error) {
 	if err := t.exec(`SAVEPOINT operation`); err != nil {
 		return nil, err
 	}
+	events := len(t.events)
 	result = op.do(t)
 	if result != nil {
 		if endsBatch(result) {
@@ -77,6 +80,7 @@ func (t *tx) runGuarded(op *operation) (result, err error) {
 		if err := t.exec(`ROLLBACK TO operation`); err != nil {
 			return nil, err
 		}
+		t.events = t.events[:events]
 		result = translate(result)
 	}
 	return result, t.exec(`RELEASE operation`)

@@ -150,6 +150,7 @@ func (w *writer) next() (batch []*operation, closing bool) {
 // for lack of space is run again without its sends, so that what is stored
 // can still be read, acknowledged and removed.
 func (w *writer) commit(batch []*operation) {
+	began := w.store.options.Clock.Elapsed()
 	t, results, err := w.transaction(batch)
 	if isFull(err) {
 		full := translate(err)
@@ -181,11 +182,12 @@ func (w *writer) commit(batch []*operation) {
 			w.store.forgetFrom.Store(w.store.time.monotonic() + millis(store.EraseAfter))
 		}
 	}
+	w.store.options.Committed(store.Commit{Operations: len(batch), Took: w.store.options.Clock.Elapsed() - began})
+	if len(t.events) > 0 {
+		w.store.options.Observe(t.events)
+	}
 	for i, op := range batch {
 		op.done <- results[i]
-	}
-	for agent := range t.woken {
-		w.store.options.Wake(agent)
 	}
 }
 
@@ -205,7 +207,7 @@ func (w *writer) attempt(batch []*operation, guarded bool) (t *tx, results []err
 		return nil, nil, w.failure
 	default:
 	}
-	t = &tx{writer: w, options: w.store.options, instant: w.store.time.now(), woken: map[string]bool{}}
+	t = &tx{writer: w, options: w.store.options, instant: w.store.time.now(), expected: len(batch)}
 	if err := t.exec(`BEGIN IMMEDIATE`); err != nil {
 		return nil, nil, err
 	}

@@ -203,7 +203,7 @@ var enqueueExamples = []example{
 	}},
 	{"who is woken finds the message", func(f *fixture) {
 		woken := make(chan string, 100)
-		f.options.Wake = func(agent string) { woken <- agent }
+		f.options.Observe = func(events []store.Event) { woken <- events[0].To }
 		f.reopen(0)
 		for i := range 20 {
 			answered := make(chan error, 1)

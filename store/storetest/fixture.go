@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,14 +31,14 @@ const everything = 1 << 30
 // fixture is an open store with its clock, and short forms of the calls that
 // end the test when they fail.
 type fixture struct {
-	testing TB
-	open    Opener
-	dir     string
-	options store.Options
-	clock   *Clock
-	wakes   *wakes
-	store   store.Store
-	cursors map[string]string // the end of each inbox as unseen last saw it
+	testing  TB
+	open     Opener
+	dir      string
+	options  store.Options
+	clock    *Clock
+	observed *observed
+	store    store.Store
+	cursors  map[string]string // the end of each inbox as unseen last saw it
 }
 
 // newFixture opens a store and registers ann, ben and zoe.
@@ -54,10 +53,10 @@ func newFixture(t *testing.T, open Opener, dir string, o store.Options) *fixture
 func openFixture(t TB, open Opener, dir string, o store.Options) *fixture {
 	f := &fixture{
 		testing: t, open: open, dir: dir, options: o,
-		clock: NewClock(start), wakes: newWakes(), cursors: map[string]string{},
+		clock: NewClock(start), observed: &observed{arrivals: map[string]int{}}, cursors: map[string]string{},
 	}
 	f.options.Clock = f.clock
-	f.options.Wake = f.wakes.wake
+	f.options.Observe = f.observed.observe
 	f.store = open(t, dir, f.options)
 	t.Cleanup(func() { f.must(f.store.Close()) })
 	return f
@@ -299,51 +298,4 @@ func leasedIDs(list []store.Leased) []string {
 // cursor is the text of a cursor of agent's inbox.
 func (f *fixture) cursor(agent string, position int64) string {
 	return agentrelay.Cursor{Tag: agentrelay.CursorTag(f.store.Epoch(), agent), Position: position}.String()
-}
-
-// wakes counts the calls of Options.Wake.
-type wakes struct {
-	mu      sync.Mutex
-	counts  map[string]int
-	changed chan struct{} // closed by the next call
-}
-
-func newWakes() *wakes {
-	return &wakes{counts: map[string]int{}, changed: make(chan struct{})}
-}
-
-func (w *wakes) wake(agent string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.counts[agent]++
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
-
-func (w *wakes) read(agent string) (count int, changed <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.counts[agent], w.changed
-}
-
-// wantWoken waits until agent has been woken n times in all, and fails if it
-// is woken more often.
-func (f *fixture) wantWoken(agent string, n int) {
-	f.testing.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	for {
-		count, changed := f.wakes.read(agent)
-		if count > n {
-			f.testing.Fatalf("%s was woken %d times, want %d", agent, count, n)
-		}
-		if count == n {
-			return
-		}
-		select {
-		case <-changed:
-		case <-deadline.C:
-			f.testing.Fatalf("%s was woken %d times only, want %d", agent, count, n)
-		}
-	}
 }

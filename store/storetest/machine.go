@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -30,6 +31,8 @@ type machine struct {
 	cursors []string
 	// woken is how often each agent must have been woken.
 	woken map[string]int
+	// sweeping says that what is to be checked is a sweep.
+	sweeping bool
 	// began is the monotonic time at start.
 	began time.Duration
 }
@@ -157,7 +160,7 @@ func (m *machine) wantSame(err, want error) (ok bool) {
 }
 
 // finish takes from the store what the contract leaves to it about the call
-// just made, the ids of receipts, and waits for the wake-ups.
+// just made, the ids of receipts, and checks what was observed.
 func (m *machine) finish() {
 	m.testing.Helper()
 	for _, r := range m.model.made {
@@ -173,6 +176,7 @@ func (m *machine) finish() {
 		m.wantReceiptBody(found[0].Body, r.failed, r.text)
 		m.model.named(r, found[0].ID, found[0].Body)
 	}
+	m.wantObserved()
 	for agent := range m.model.queued {
 		m.woken[agent]++
 	}
@@ -182,6 +186,31 @@ func (m *machine) finish() {
 	m.model.begin()
 }
 
+// wantObserved checks the events of the call just made. Those of a sweep may
+// come in any order.
+func (m *machine) wantObserved() {
+	m.testing.Helper()
+	var want []store.Event
+	for _, s := range m.model.steps {
+		e := s.event
+		e.ID, e.From, e.To, e.TS = s.row.ID, s.row.From, s.row.To, s.row.TS
+		e.Type, e.MessageKind = s.row.Type, s.row.Kind
+		want = append(want, e)
+	}
+	got := m.observed.take()
+	if m.sweeping {
+		sortEvents(got)
+		sortEvents(want)
+	}
+	m.wantEqual("events", got, want)
+}
+
+func sortEvents(list []store.Event) {
+	slices.SortFunc(list, func(a, b store.Event) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Kind, b.Kind))
+	})
+}
+
 // sweep sweeps both. In which order the store queues what is due is its own
 // choice, which the model takes over.
 func (m *machine) sweep() {
@@ -189,7 +218,9 @@ func (m *machine) sweep() {
 	next := m.fixture.sweep()
 	m.model.sweep()
 	queued := maps.Clone(m.model.queued)
+	m.sweeping = true
 	m.finish()
+	m.sweeping = false
 	for agent, rows := range queued {
 		before := m.model.inbox(agent).position - int64(len(rows))
 		ids := idsOf(m.fixture.poll(agent, m.model.cursor(agent, before)).Messages)

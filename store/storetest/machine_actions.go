@@ -104,6 +104,7 @@ func (m *machine) delivered(t *rapid.T) {
 	at := m.clock.Now().Add(-time.Duration(rapid.IntRange(1, 999).Draw(t, "ms")) * time.Millisecond)
 	m.must(m.store.Delivered(ctx, ids, at))
 	m.model.delivered(ids, at)
+	m.finish()
 }
 
 func (m *machine) lease(t *rapid.T) {
@@ -151,7 +152,8 @@ func (m *machine) grant(t *rapid.T) (g store.Leased, ok bool) {
 	case "message":
 		g.ID = m.id(t)
 	case "lease":
-		g.LeaseID = pick(t, "other lease", m.grants).LeaseID
+		other := pick(t, "other lease", m.grants)
+		g.LeaseID, g.First = other.LeaseID, other.First
 	}
 	return g, true
 }
@@ -205,6 +207,7 @@ func (m *machine) renew(t *rapid.T) {
 	if m.wantSame(err, refused) {
 		m.wantEqual("end of the lease", got, want)
 	}
+	m.finish()
 }
 
 func (m *machine) release(t *rapid.T) {

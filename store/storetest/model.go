@@ -29,10 +29,18 @@ type model struct {
 	// forgetFrom is the monotonic time before which no row is removed.
 	forgetFrom time.Duration
 
-	// What the current call did: the rows it queued, by inbox, and the
-	// receipts it made.
+	// What the current call did: the rows it queued, by inbox, the receipts it
+	// made, and the steps that must have been observed.
 	queued map[string][]*row
 	made   []receipt
+	steps  []step
+}
+
+// step is an event of a message, whose id may not be known yet.
+type step struct {
+	row *row
+	// event lacks what the row tells.
+	event store.Event
 }
 
 type inbox struct {
@@ -89,7 +97,15 @@ func newModel(clock *Clock, epoch string, o store.Options) *model {
 
 // begin forgets what the last call did.
 func (m *model) begin() {
-	m.queued, m.made = map[string][]*row{}, nil
+	m.queued, m.made, m.steps = map[string][]*row{}, nil, nil
+}
+
+// took notes a step of a message.
+func (m *model) took(r *row, e store.Event) {
+	if e.At.IsZero() {
+		e.At = m.clock.Now()
+	}
+	m.steps = append(m.steps, step{r, e})
 }
 
 func (m *model) inbox(agent string) *inbox {
@@ -128,13 +144,20 @@ func (m *model) insert(msg agentrelay.Message) *row {
 	r.TS = m.clock.Now()
 	r.expires = r.TS.Add(m.ttl)
 	m.rows[r.ID] = r
-	m.queue(r)
+	m.place(r)
 	r.first = r.position
+	m.took(r, store.Event{Kind: store.EventAccepted})
 	return r
 }
 
-// queue gives a message the next position.
-func (m *model) queue(r *row) {
+// queue queues a message again. Undelivered is that of the event.
+func (m *model) queue(r *row, undelivered bool) {
+	m.place(r)
+	m.took(r, store.Event{Kind: store.EventRequeued, Undelivered: undelivered})
+}
+
+// place gives a message the next position.
+func (m *model) place(r *row) {
 	b := m.inbox(r.To)
 	b.position++
 	r.Status, r.position, r.stage = agentrelay.StatusQueued, b.position, retained
@@ -189,9 +212,12 @@ func (m *model) acknowledge(a store.Acknowledgement) (*row, error) {
 	}
 	r.endLease()
 	r.Status = agentrelay.StatusDone
+	e := store.Event{Kind: store.EventDone}
 	if a.Failed {
 		r.Status, r.Error = agentrelay.StatusFailed, a.Error
+		e.Kind = store.EventFailed
 	}
+	m.took(r, e)
 	m.send(r, a.Failed, a.Error)
 	return r, nil
 }
@@ -200,6 +226,7 @@ func (m *model) delivered(ids []string, at time.Time) {
 	for _, id := range ids {
 		if r := m.rows[id]; r != nil && r.DeliveredAt.IsZero() {
 			r.DeliveredAt = at
+			m.took(r, store.Event{Kind: store.EventDelivered, At: at})
 		}
 	}
 }
@@ -209,6 +236,7 @@ func (m *model) take(r *row, lease string, d time.Duration) {
 	r.Status, r.lease, r.LeaseUntil = agentrelay.StatusLeased, lease, m.steady.Add(d)
 	if r.firstHandOver = r.DeliveredAt.IsZero(); r.firstHandOver {
 		r.DeliveredAt = m.clock.Now()
+		m.took(r, store.Event{Kind: store.EventDelivered})
 	}
 }
 
@@ -243,6 +271,7 @@ func (m *model) settle(s store.Settlement) (store.Settled, error) {
 	if s.Outcome == agentrelay.OutcomeCompleted {
 		r.endLease()
 		r.Status = agentrelay.StatusDone
+		m.took(r, store.Event{Kind: store.EventDone})
 		if r.Ack && r.receipt == "" {
 			m.send(r, false, "")
 		}
@@ -250,15 +279,16 @@ func (m *model) settle(s store.Settlement) (store.Settled, error) {
 		if s.Error != "" {
 			r.Error = s.Error
 		}
-		m.deliveryFailed(r, true)
+		m.deliveryFailed(r, true, false)
 	}
 	settled := store.Settled{Status: r.Status, Attempts: r.Attempts}
 	r.ended[ending{s.LeaseID, s.Outcome}] = settled
 	return settled, nil
 }
 
-// deliveryFailed ends a lease without success.
-func (m *model) deliveryFailed(r *row, counted bool) {
+// deliveryFailed ends a lease without success. Undelivered is that of the
+// event.
+func (m *model) deliveryFailed(r *row, counted, undelivered bool) {
 	r.endLease()
 	if counted {
 		r.Attempts++
@@ -266,13 +296,14 @@ func (m *model) deliveryFailed(r *row, counted bool) {
 	switch {
 	case r.Attempts > m.maxAttempts:
 		r.Status, r.givenUp = agentrelay.StatusFailed, true
+		m.took(r, store.Event{Kind: store.EventFailed, GivenUp: true})
 		if r.Type != agentrelay.TypeAck {
 			m.send(r, true, "undelivered: ")
 		}
 	case !r.expires.After(m.clock.Now()):
-		m.expire(r)
+		m.expire(r, undelivered)
 	default:
-		m.queue(r)
+		m.queue(r, undelivered)
 	}
 }
 
@@ -291,10 +322,11 @@ func (m *model) release(agent string, list []store.Leased) {
 		if err != nil {
 			continue
 		}
-		if r.firstHandOver {
+		undelivered := r.firstHandOver
+		if undelivered {
 			r.DeliveredAt = time.Time{}
 		}
-		m.deliveryFailed(r, false)
+		m.deliveryFailed(r, false, undelivered)
 	}
 }
 

@@ -56,9 +56,9 @@ func (m *model) sweepOne(r *row) (changed bool) {
 		if end.After(m.steady) {
 			return false
 		}
-		m.deliveryFailed(r, counted)
+		m.deliveryFailed(r, counted, false)
 	case r.stage == retained && expired:
-		m.expire(r)
+		m.expire(r, false)
 	case r.stage == seen && !expired:
 		m.revive(r)
 	case r.stage == seen && !r.due.After(m.steady):
@@ -80,13 +80,15 @@ func (m *model) leaseEnd(r *row) (end time.Time, counted bool) {
 	return r.LeaseUntil, true
 }
 
-// expire takes note that a message's time has passed.
-func (m *model) expire(r *row) {
+// expire takes note that a message's time has passed. Undelivered is that of
+// the event.
+func (m *model) expire(r *row, undelivered bool) {
 	r.stage, r.due = seen, m.steady.Add(store.EraseAfter)
 	if r.Status == agentrelay.StatusDone || r.Status == agentrelay.StatusFailed {
 		return
 	}
 	r.Status = agentrelay.StatusExpired
+	m.took(r, store.Event{Kind: store.EventExpired, Undelivered: undelivered})
 	if r.DeliveredAt.IsZero() && r.Type != agentrelay.TypeAck {
 		m.send(r, true, "undelivered: ")
 	}
@@ -97,7 +99,7 @@ func (m *model) revive(r *row) {
 	r.stage = retained
 	if r.Status == agentrelay.StatusExpired {
 		r.receipt = ""
-		m.queue(r)
+		m.queue(r, false)
 	}
 }
 

@@ -46,6 +46,8 @@ func Run(t *testing.T, open Opener) {
 	t.Run("Acknowledge", func(t *testing.T) { runExamples(t, open, acknowledgeExamples) })
 	t.Run("Expiry", func(t *testing.T) { runExamples(t, open, expiryExamples) })
 	t.Run("Clock", func(t *testing.T) { runExamples(t, open, clockExamples) })
+	t.Run("Event", func(t *testing.T) { runExamples(t, open, eventExamples) })
+	t.Run("Stats", func(t *testing.T) { runExamples(t, open, statsExamples) })
 	t.Run("Reopen", func(t *testing.T) { runExamples(t, open, reopenExamples) })
 	t.Run("Concurrent", func(t *testing.T) { runExamples(t, open, concurrentExamples) })
 	t.Run("Machine", func(t *testing.T) { runMachine(t, open) })
