@@ -22,6 +22,11 @@ type Challenge struct {
 // they are there, the agent's name, its lock and the form of the timestamp
 // (PROTOCOL.md, "Order of checks").
 func (b *Broker) Challenge(c Credentials) (Challenge, error) {
+	challenge, err := b.challenge(c)
+	return challenge, b.observed(err)
+}
+
+func (b *Broker) challenge(c Credentials) (Challenge, error) {
 	switch {
 	case c.Agent == "" || c.Timestamp == "" || c.Signature == "":
 		return Challenge{}, unauthenticated(agentrelay.ReasonMissingHeaders,
@@ -43,6 +48,10 @@ func (b *Broker) Challenge(c Credentials) (Challenge, error) {
 // Verify checks the signature, then the clock. A bad signature counts toward
 // the lock, a good one clears it. The agent then counts as seen.
 func (c Challenge) Verify(method, target string, body []byte) error {
+	return c.broker.observed(c.verify(method, target, body))
+}
+
+func (c Challenge) verify(method, target string, body []byte) error {
 	b, who := c.broker, suspect{c.given.Agent, c.given.Address}
 	if !agentrelay.Verify(b.options.Secret, method, target, c.given.Timestamp, body, c.given.Signature) {
 		if b.lockout.fail(who) {

@@ -39,6 +39,8 @@ type Options struct {
 	Clock   store.Clock
 	NewID   func() string
 	Log     *slog.Logger
+	// Observer is told what happens. Default: nobody is.
+	Observer Observer
 }
 
 // Broker applies the rules. Its methods may be called at once from anywhere.
@@ -51,6 +53,8 @@ type Broker struct {
 	sweeper    *sweeper
 	deliveries *deliveries
 	health     health
+	statistics statistics
+	observer   Observer
 
 	draining chan struct{}
 	drain    sync.Once
@@ -65,6 +69,9 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if o.NewID == nil {
 		o.NewID = store.NewID
 	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
 	agents, err := o.Store.Agents(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the registry: %w", err)
@@ -77,6 +84,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		lockout:    newLockout(o.Lockout, o.Clock),
 		sweeper:    newSweeper(),
 		deliveries: newDeliveries(),
+		observer:   o.Observer,
 		draining:   make(chan struct{}),
 	}, nil
 }

@@ -90,6 +90,7 @@ func await[T any](ctx context.Context, b *Broker, agent string, wait time.Durati
 			return found, err
 		}
 		more := false
+		b.observer.Waiting(1)
 		select {
 		case <-arrived:
 			more = true
@@ -98,6 +99,7 @@ func await[T any](ctx context.Context, b *Broker, agent string, wait time.Durati
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
+		b.observer.Waiting(-1)
 		stop()
 		if !more {
 			return found, err

@@ -31,6 +31,7 @@ type faulty struct {
 	sweeps   []time.Time
 	next     time.Duration
 	recorded map[string]time.Time
+	takes    time.Duration // of Stats, in the bubble's time
 }
 
 func (f *faulty) enter(call string) error {
@@ -99,6 +100,14 @@ func (f *faulty) Sweep(ctx context.Context) (time.Duration, error) {
 		return next, err
 	}
 	return f.Store.Sweep(ctx)
+}
+
+func (f *faulty) Stats(ctx context.Context) (store.Stats, error) {
+	time.Sleep(f.takes)
+	if err := f.enter("Stats"); err != nil {
+		return store.Stats{}, err
+	}
+	return f.Store.Stats(ctx)
 }
 
 func (f *faulty) Failed() <-chan struct{} { return f.failed }

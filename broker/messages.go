@@ -32,9 +32,14 @@ func (b *Broker) Send(ctx context.Context, m agentrelay.Message) (Sent, error) {
 	defer cancel()
 	result, err := b.store.Enqueue(ctx, m)
 	if err != nil {
+		if errors.Is(err, agentrelay.ErrIDConflict) {
+			b.observer.Conflict()
+		}
 		return Sent{}, b.suggest(m.To, err)
 	}
-	if !result.Duplicate {
+	if result.Duplicate {
+		b.observer.Duplicate()
+	} else {
 		b.sweeper.within(b.options.TTL)
 		b.log.Debug("message accepted", "id", m.ID, "from", m.From, "to", m.To)
 	}
