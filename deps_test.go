@@ -12,7 +12,10 @@ import (
 	"testing"
 )
 
-const module = "github.com/agent-relay/agent-relay"
+const (
+	module     = "github.com/agent-relay/agent-relay"
+	prometheus = "github.com/prometheus/client_golang/prometheus"
+)
 
 // room says what a package may import of this module, and which packages from
 // elsewhere it may or may not import. Names within the module are relative to
@@ -68,6 +71,16 @@ var rooms = map[string]room{
 		may:    []string{".", "store", "broker"},
 		never:  []string{"database/sql", "os/exec"},
 		reason: "a transport translates for the broker; it knows no other transport and no driver",
+	},
+	"broker/metrics": {
+		may: []string{".", "store"},
+		only: []string{
+			"github.com/prometheus/client_golang/prometheus",
+			"github.com/prometheus/client_golang/prometheus/collectors",
+			"github.com/prometheus/common/expfmt",
+		},
+		never:  []string{"net/http", "database/sql"},
+		reason: "metrics count what they are told and know neither who tells it nor who asks; nobody else knows Prometheus",
 	},
 	"client": {
 		may:    []string{".", "internal/disk"},
@@ -174,6 +187,10 @@ func TestIndirectImports(t *testing.T) {
 		{"setup", module + "/store", "setup works from outside, as any agent does"},
 		{"broker", "database/sql", "the rules are the same for every store"},
 		{"broker/httpapi", "database/sql", "a transport reaches a store through the broker alone"},
+		{"broker", prometheus, "the rules are the same whoever counts"},
+		{"broker/httpapi", prometheus, "a transport tells what it does and leaves counting to others"},
+		{"store/sqlite", prometheus, "a driver tells what it does and leaves counting to others"},
+		{"client", prometheus, "agents build the client in, and not what counts for the broker"},
 	} {
 		for _, p := range goList(t, "linux", path.Join(module, rule.from)) {
 			if slices.Contains(p.Deps, rule.never) {

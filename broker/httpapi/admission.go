@@ -30,29 +30,27 @@ func newLimits(perAgent, perAddress int) limits {
 
 // serve takes a request through the checks of PROTOCOL.md, in their order,
 // and to its handler. What needs no body is checked before it is read.
-func (a *API) serve(r *http.Request, b *body) (answer, error) {
-	if err := a.checkTarget(r); err != nil {
+func (a *API) serve(q *request, b *body) (answer, error) {
+	if err := a.checkTarget(q.Request); err != nil {
 		return answer{}, err
 	}
-	if r.ContentLength > b.limit {
+	if q.ContentLength > b.limit {
 		return answer{}, b.tooLarge()
 	}
-	if rt, found := publicRoute(r); found {
-		return rt.handle(a, &request{Request: r})
+	if q.route.public {
+		return q.route.handle(a, q)
 	}
-	q, err := a.authenticate(r, b)
-	if err != nil {
+	if err := a.authenticate(q, b); err != nil {
 		return answer{}, err
 	}
-	if a.limits.perAgent.OnLimit(nil, r, q.agent) {
+	if a.limits.perAgent.OnLimit(nil, q.Request, q.agent) {
+		a.told.RateLimited(LimitPerAgent)
 		return answer{}, rateLimited("this agent sends more requests than the broker allows it a minute")
 	}
-	rt, id, err := findRoute(r)
-	if err != nil {
-		return answer{}, err
+	if q.noRoute != nil {
+		return answer{}, q.noRoute
 	}
-	q.id = id
-	return rt.handle(a, q)
+	return q.route.handle(a, q)
 }
 
 // checkTarget refuses requests that are not meant for this broker, or that a
@@ -80,37 +78,39 @@ func (a *API) checkTarget(r *http.Request) error {
 // authenticate reads the body of a request whose credentials may hold, and
 // verifies them. Over the limit of its address a refusal says so instead; a
 // good signature is never affected.
-func (a *API) authenticate(r *http.Request, b *body) (*request, error) {
-	address := a.clientAddress(r)
-	q, err := a.verify(r, b, address)
+func (a *API) authenticate(q *request, b *body) error {
+	address := a.clientAddress(q.Request)
+	err := a.verify(q, b, address)
 	var e *agentrelay.Error
 	if !errors.As(err, &e) || e.Code != agentrelay.CodeUnauthenticated && e.Code != agentrelay.CodeLocked {
-		return q, err
+		return err
 	}
 	a.log.Info("request refused", "agent", q.agent, "address", address, "code", e.Code, "reason", e.Reason)
-	if a.limits.perAddress.OnLimit(nil, r, httprate.CanonicalizeIP(address)) {
-		return nil, rateLimited("too many refused requests from this address; check the secret and the clock")
+	if a.limits.perAddress.OnLimit(nil, q.Request, httprate.CanonicalizeIP(address)) {
+		a.told.RateLimited(LimitPerAddress)
+		return rateLimited("too many refused requests from this address; check the secret and the clock")
 	}
-	return nil, err
+	return err
 }
 
-func (a *API) verify(r *http.Request, b *body, address string) (*request, error) {
+func (a *API) verify(q *request, b *body, address string) error {
 	given := broker.Credentials{
-		Agent:     r.Header.Get(agentrelay.HeaderAgent),
-		Timestamp: r.Header.Get(agentrelay.HeaderTimestamp),
-		Signature: r.Header.Get(agentrelay.HeaderSignature),
+		Agent:     q.Header.Get(agentrelay.HeaderAgent),
+		Timestamp: q.Header.Get(agentrelay.HeaderTimestamp),
+		Signature: q.Header.Get(agentrelay.HeaderSignature),
 		Address:   address,
 	}
-	q := &request{Request: r}
+	if agentrelay.ValidName(given.Agent) {
+		q.agent = given.Agent // for the log, also of what is refused
+	}
 	challenge, err := a.broker.Challenge(given)
 	if err != nil {
-		return q, err
+		return err
 	}
-	q.agent = given.Agent
-	if q.body, err = b.all(r.ContentLength); err != nil {
-		return q, err
+	if q.body, err = b.all(q.ContentLength); err != nil {
+		return err
 	}
-	return q, challenge.Verify(r.Method, r.RequestURI, q.body)
+	return challenge.Verify(q.Method, q.RequestURI, q.body)
 }
 
 func rateLimited(message string) error {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"net/http"
@@ -76,7 +77,7 @@ func appendError(b []byte, e *agentrelay.Error) []byte {
 // writeHeader sends the status and the headers that every answer has.
 func writeHeader(w http.ResponseWriter, result answer) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Content-Type", cmp.Or(result.contentType, "application/json; charset=utf-8"))
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(result.body)))
 	w.WriteHeader(result.status)

@@ -4,6 +4,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -32,6 +33,11 @@ type Options struct {
 	// agent, refused ones of one address.
 	PerAgent, PerAddress int
 	Log                  *slog.Logger
+	// Observer is told of requests. Default: nobody is.
+	Observer Observer
+	// Metrics returns what GET /metrics answers, in Prometheus' text format.
+	// Default: there is no such route.
+	Metrics func(context.Context) ([]byte, error)
 }
 
 // API is the http.Handler.
@@ -41,16 +47,23 @@ type API struct {
 	log     *slog.Logger
 	hosts   hosts
 	limits  limits
+	routes  []route
+	told    Observer
 }
 
 // New returns the handler.
 func New(o Options) *API {
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
 	return &API{
 		options: o,
 		broker:  o.Broker,
 		log:     o.Log,
 		hosts:   newHosts(o.PublicHosts),
 		limits:  newLimits(o.PerAgent, o.PerAddress),
+		routes:  offered(o),
+		told:    o.Observer,
 	}
 }
 
@@ -61,19 +74,29 @@ var errGone = &agentrelay.Error{
 	Message: "the connection was closed on the client's side before the answer was there; keep it open and try again",
 }
 
-// request is what a handler sees: a request that may be answered.
+// request is one on its way through the checks. A handler sees one that passed
+// them.
 type request struct {
 	*http.Request
+	// agent is who asks, or, until that is verified, who it says it is; empty
+	// if that is no agent's name.
 	agent string
 	body  []byte
-	// id is the message id in the path, where the route has one.
-	id string
+	// route is the one that fits the path, if any, and id the message id in it.
+	route route
+	id    string
+	// noRoute is why the request has no route.
+	noRoute error
+	// mayWait says that the answer may be held until there is a message.
+	mayWait bool
 }
 
 // answer is what a handler returns.
 type answer struct {
 	status int
 	body   []byte
+	// contentType is what the body is. Default: JSON.
+	contentType string
 	// lost is called if the answer demonstrably did not reach the client.
 	lost func()
 }
@@ -83,8 +106,10 @@ func ok(body []byte) (answer, error) { return answer{status: http.StatusOK, body
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	q := &request{Request: r}
+	q.route, q.id, q.noRoute = a.findRoute(r)
 	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w)}
-	result, err := a.serve(r, body)
+	result, err := a.serve(q, body)
 	if gone := r.Context().Err(); gone != nil && (result.lost != nil || errors.Is(err, gone)) {
 		// The client is gone, or it closed its side and may read on: net/http
 		// cannot tell. What it came for stays here, and the answer says so.
@@ -97,8 +122,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		result = a.refusal(w, r, err)
 	}
 	a.write(w, r, body, result)
-	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "agent", r.Header.Get(agentrelay.HeaderAgent),
-		"status", result.status, "duration", time.Since(began))
+	took := time.Since(began)
+	a.observe(q, result.status, took)
+	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "agent", q.agent, "status", result.status, "duration", took)
 }
 
 // write sends an answer. A body that nobody read is drained afterwards, within

@@ -18,10 +18,12 @@ func (a *API) pull(q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	wait := parseWait(member(o, "waitSeconds"))
+	q.mayWait = wait > 0
 	leased, err := a.broker.Pull(q.Context(), store.LeaseRequest{
 		Agent: q.agent, For: lease,
 		Limit: parseLimit(member(o, "limit")), MaxBytes: parseMaxBytes(member(o, "max_bytes")),
-	}, parseWait(member(o, "waitSeconds")))
+	}, wait)
 	if err != nil {
 		return answer{}, err
 	}

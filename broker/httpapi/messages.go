@@ -30,10 +30,12 @@ func (a *API) send(q *request) (answer, error) {
 
 // poll lists messages after a cursor, waiting for some if it is asked to.
 func (a *API) poll(q *request) (answer, error) {
+	wait := parseWait(q.param("wait"))
+	q.mayWait = wait > 0
 	page, err := a.broker.Poll(q.Context(), store.PollQuery{
 		Agent: q.agent, Since: q.param("since"),
 		Limit: parseLimit(q.param("limit")), MaxBytes: parseMaxBytes(q.param("max_bytes")),
-	}, parseWait(q.param("wait")))
+	}, wait)
 	if err != nil {
 		return answer{}, err
 	}

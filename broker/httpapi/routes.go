@@ -30,6 +30,7 @@ const (
 var routes = []route{
 	{http.MethodGet, "/", true, (*API).info},
 	{http.MethodGet, "/healthz", true, (*API).health},
+	{http.MethodGet, metricsPath, true, (*API).metrics},
 	{http.MethodPost, "/register", false, (*API).register},
 	{http.MethodGet, "/peers", false, (*API).peers},
 	{http.MethodPost, "/messages", false, (*API).send},
@@ -43,32 +44,31 @@ var routes = []route{
 	{http.MethodPost, "/v1/messages/query", false, (*API).query},
 }
 
-// publicRoute finds a route that needs no signature. HEAD is GET without the
-// body (RFC 9110 section 9.3.2).
-func publicRoute(r *http.Request) (route, bool) {
-	for _, rt := range routes {
-		if rt.public && rt.path == r.URL.Path && (r.Method == rt.method || r.Method == http.MethodHead) {
-			return rt, true
-		}
-	}
-	return route{}, false
+// offered are the routes of an API with these options.
+func offered(o Options) []route {
+	return slices.DeleteFunc(slices.Clone(routes), func(rt route) bool {
+		return rt.path == metricsPath && o.Metrics == nil
+	})
 }
 
-// findRoute finds a request's route, and the message id in its path.
-func findRoute(r *http.Request) (found route, id string, err error) {
+// findRoute finds a request's route, and the message id in its path. HEAD is
+// GET without the body (RFC 9110 section 9.3.2), for public routes alone. With
+// an error, found has no more than the path of a route that the request missed,
+// if any.
+func (a *API) findRoute(r *http.Request) (found route, id string, err error) {
 	path := r.URL.Path
 	if escaped, ok := ackID(r.URL.EscapedPath()); ok {
 		path = ackPath
 		if id, err = url.PathUnescape(escaped); err != nil || !agentrelay.WellFormedID(id) {
-			return route{}, "", badRequest("the path holds no message id between /messages/ and /ack")
+			return route{path: ackPath}, "", badRequest("the path holds no message id between /messages/ and /ack")
 		}
 	}
 	var allowed []string
-	for _, rt := range routes {
+	for _, rt := range a.routes {
 		if rt.path != path {
 			continue
 		}
-		if rt.method == r.Method {
+		if rt.method == r.Method || rt.public && r.Method == http.MethodHead {
 			return rt, id, nil
 		}
 		allowed = append(allowed, rt.method)
@@ -77,7 +77,7 @@ func findRoute(r *http.Request) (found route, id string, err error) {
 		}
 	}
 	if len(allowed) > 0 {
-		return route{}, "", methodNotAllowed{allowed}
+		return route{path: path}, "", methodNotAllowed{allowed}
 	}
 	return route{}, "", &agentrelay.Error{Code: agentrelay.CodeNotFound, Message: "this broker has no such route"}
 }

@@ -40,6 +40,9 @@ type config struct {
 	Lockout        lockoutConfig
 	TrustedProxies []netip.Prefix
 	Agents         map[string]agentConfig
+	// Metrics says whether GET /metrics is answered. Nil: on a loopback address
+	// alone.
+	Metrics *bool
 	// Log comes from the flags of serve.
 	Log logConfig
 

@@ -83,6 +83,7 @@ func (c *config) fields() fields {
 		}),
 		"trusted_proxies": c.readProxies,
 		"agents":          c.readAgents,
+		"metrics":         boolean(&c.Metrics),
 	}
 }
 
@@ -381,5 +382,17 @@ func integer[T int | int64](to *T) field {
 			return
 		}
 		r.add(n, path, "must be a whole number")
+	}
+}
+
+// boolean reads what may also be left open.
+func boolean(to **bool) field {
+	return func(r *configReader, path string, n ast.Node) {
+		node, ok := n.(*ast.BoolNode)
+		if !ok {
+			r.add(n, path, "must be true or false")
+			return
+		}
+		*to = &node.Value
 	}
 }

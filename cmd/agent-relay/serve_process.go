@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -58,8 +57,7 @@ func openProcess(ctx context.Context, c *config, version string, log *slog.Logge
 
 // warn points out what is allowed and yet may surprise.
 func (p *process) warn(c *config) {
-	addr, err := netip.ParseAddrPort(p.listener.Addr().String())
-	if err != nil || addr.Addr().Unmap().IsLoopback() {
+	if isLoopback(p.listener.Addr()) {
 		return
 	}
 	p.log.Warn("other machines may reach this address; requests are signed but not encrypted, so put a proxy with TLS before it")
@@ -79,19 +77,19 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 		}
 		p.temporary = dir
 	}
-	arrivals := broker.NewArrivals()
+	told := p.newObservers(c, version)
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{
-		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Observe: arrivals.Observe,
+		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Observe: told.observe, Committed: told.committed,
 	}})
 	if err != nil {
 		return fmt.Errorf("%w (data_dir in %s)", err, c.file)
 	}
 	p.store = opened
 	p.broker, err = broker.Open(ctx, broker.Options{
-		Store: p.store, Arrivals: arrivals, Secret: string(c.Secret), AllowedTargets: c.allowedTargets(),
+		Store: p.store, Arrivals: told.arrivals, Secret: string(c.Secret), AllowedTargets: c.allowedTargets(),
 		Heartbeat: c.Heartbeat, TTL: c.MessageTTL,
 		Lockout: broker.Lockout{Failures: c.Lockout.Failures, Duration: c.Lockout.Duration},
-		Log:     p.log,
+		Log:     p.log, Observer: told.broker,
 	})
 	if err != nil {
 		return err
@@ -102,6 +100,7 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 			PublicHosts: c.PublicHosts, TrustedProxies: c.TrustedProxies,
 			MaxBodyBytes: c.MaxBodyBytes, Lease: c.Lease,
 			PerAgent: c.RateLimit.PerAgent, PerAddress: c.RateLimit.PerAddress,
+			Observer: told.http, Metrics: told.metrics,
 		}),
 		// OPTIONS * is no route of the protocol either.
 		DisableGeneralOptionsHandler: true,

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"github.com/agent-relay/agent-relay/broker"
+	"github.com/agent-relay/agent-relay/broker/httpapi"
+	"github.com/agent-relay/agent-relay/broker/metrics"
+	"github.com/agent-relay/agent-relay/store"
+)
+
+// showsMetrics reports whether GET /metrics is answered on an address. Whoever
+// reaches the address may read them, so that is to be asked for where it may be
+// somebody from another machine.
+func (c *config) showsMetrics(addr net.Addr) bool {
+	if c.Metrics != nil {
+		return *c.Metrics
+	}
+	return isLoopback(addr)
+}
+
+func isLoopback(addr net.Addr) bool {
+	at, err := netip.ParseAddrPort(addr.String())
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// observers are who is told what happens. Without metrics, nobody is, but those
+// who wait for messages.
+type observers struct {
+	arrivals *broker.Arrivals
+	broker   broker.Observer
+	http     httpapi.Observer
+	// committed and metrics are nil without metrics.
+	committed func(store.Commit)
+	metrics   func(context.Context) ([]byte, error)
+	events    []func([]store.Event)
+}
+
+// newObservers makes them for p, whose broker need not be there yet.
+func (p *process) newObservers(c *config, version string) *observers {
+	o := &observers{arrivals: broker.NewArrivals()}
+	o.events = append(o.events, o.arrivals.Observe)
+	if c.showsMetrics(p.listener.Addr()) {
+		m := metrics.New(metrics.Options{
+			Version: version, Log: p.log,
+			Stats: func(ctx context.Context) (store.Stats, error) { return p.broker.Stats(ctx) },
+		})
+		o.broker, o.http, o.committed, o.metrics = m, m, m.Committed, m.Text
+		o.events = append(o.events, m.Events)
+	}
+	return o
+}
+
+// observe tells all of them what the store did.
+func (o *observers) observe(events []store.Event) {
+	for _, tell := range o.events {
+		tell(events)
+	}
+}
