@@ -16,6 +16,7 @@ import (
 	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/broker"
 	"github.com/agent-relay/agent-relay/broker/httpapi"
+	"github.com/agent-relay/agent-relay/broker/metrics"
 	"github.com/agent-relay/agent-relay/store"
 	"github.com/agent-relay/agent-relay/store/sqlite"
 	"github.com/agent-relay/agent-relay/store/storetest"
@@ -44,6 +45,7 @@ type setup struct {
 	log                  slog.Handler
 	inner                store.Store // default: SQLite in dir
 	writeBuffer          int         // of the server's connections
+	uncounted            bool        // no metrics
 }
 
 // relay is a broker that listens on a port of its own, over its own store.
@@ -55,6 +57,8 @@ type relay struct {
 	broker *broker.Broker
 	api    *httpapi.API
 	addr   string
+	// metrics are nil if the relay is uncounted.
+	metrics *metrics.Metrics
 
 	server *http.Server
 	cancel context.CancelFunc
@@ -92,8 +96,16 @@ func openRelay(t testing.TB, s setup) *relay {
 	}
 	r := &relay{t: t, setup: s, clock: s.clock, served: make(chan error, 1), ran: make(chan error, 1), closed: map[string]chan struct{}{}}
 	arrivals := broker.NewArrivals()
+	told := broker.Observer(nil)
+	if !s.uncounted {
+		r.metrics = metrics.New(metrics.Options{
+			Version: version, Clock: s.clock, Log: slog.New(s.log),
+			Stats: func(ctx context.Context) (store.Stats, error) { return r.broker.Stats(ctx) },
+		})
+		told = r.metrics
+	}
 	if s.inner == nil {
-		s.inner = openStore(t, s, arrivals)
+		s.inner = r.openStore(s, arrivals)
 	}
 	r.store = newSpy(s.inner)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,33 +115,42 @@ func openRelay(t testing.TB, s setup) *relay {
 		Store: r.store, Arrivals: arrivals, Secret: secret, AllowedTargets: s.targets,
 		Heartbeat: 90 * time.Second, TTL: 7 * 24 * time.Hour,
 		Lockout: broker.Lockout{Failures: 5, Duration: 5 * time.Minute},
-		Clock:   s.clock, Log: slog.New(s.log),
+		Clock:   s.clock, Log: slog.New(s.log), Observer: told,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.api = httpapi.New(httpOptions(r.broker, s))
+	r.api = httpapi.New(r.httpOptions(s))
 	go func() { r.ran <- r.broker.Run(ctx) }()
 	t.Cleanup(r.stop)
 	return r
 }
 
-func openStore(t testing.TB, s setup, arrivals *broker.Arrivals) store.Store {
-	t.Helper()
-	opened, err := sqlite.Open(context.Background(), sqlite.Options{Dir: s.dir, Options: store.Options{
-		Clock: s.clock, Observe: arrivals.Observe,
-	}})
+func (r *relay) openStore(s setup, arrivals *broker.Arrivals) store.Store {
+	r.t.Helper()
+	o := store.Options{Clock: s.clock, Observe: arrivals.Observe}
+	if r.metrics != nil {
+		o.Committed = r.metrics.Committed
+		o.Observe = func(events []store.Event) {
+			arrivals.Observe(events)
+			r.metrics.Events(events)
+		}
+	}
+	opened, err := sqlite.Open(context.Background(), sqlite.Options{Dir: s.dir, Options: o})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	return opened
 }
 
-func httpOptions(b *broker.Broker, s setup) httpapi.Options {
+func (r *relay) httpOptions(s setup) httpapi.Options {
 	o := httpapi.Options{
-		Broker: b, Version: version, Storage: "sqlite", PublicHosts: s.publicHosts,
+		Broker: r.broker, Version: version, Storage: "sqlite", PublicHosts: s.publicHosts,
 		MaxBodyBytes: maxBody, Lease: 10 * time.Minute,
 		PerAgent: 1 << 30, PerAddress: 1 << 30, Log: slog.New(s.log),
+	}
+	if r.metrics != nil {
+		o.Observer, o.Metrics = r.metrics, r.metrics.Text
 	}
 	if s.perAgent > 0 {
 		o.PerAgent = s.perAgent
@@ -249,8 +270,8 @@ type spy struct {
 	changed chan struct{} // closed at the next call
 	touched []map[string]time.Time
 
-	failEnqueue, failProbe error
-	afterLease             func()
+	failEnqueue, failProbe, failStats error
+	afterLease                        func()
 }
 
 func newSpy(s store.Store) *spy {

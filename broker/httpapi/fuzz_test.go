@@ -74,6 +74,12 @@ func sign(q *http.Request) {
 // wantProtocol checks that an answer is one of the protocol.
 func wantProtocol(t *testing.T, w *httptest.ResponseRecorder, q *http.Request) {
 	t.Helper()
+	if q.URL.Path == "/metrics" && w.Code == http.StatusOK {
+		if got := w.Header().Get("Content-Type"); got != "text/plain; version=0.0.4; charset=utf-8" {
+			t.Errorf("Content-Type of metrics is %q", got)
+		}
+		return
+	}
 	if got := w.Header().Get("Content-Type"); got != "application/json; charset=utf-8" {
 		t.Errorf("Content-Type is %q", got)
 	}

@@ -13,6 +13,7 @@ var everyRoute = []call{
 	{method: http.MethodGet, target: "/", unsigned: true},
 	{method: http.MethodHead, target: "/", unsigned: true},
 	{method: http.MethodGet, target: "/healthz", unsigned: true},
+	{method: http.MethodGet, target: "/metrics", unsigned: true},
 	{method: http.MethodPost, target: "/register", body: `{"agent":"ann"}`},
 	{method: http.MethodGet, target: "/peers"},
 	{method: http.MethodPost, target: "/messages", body: `{"to":"ben"}`},

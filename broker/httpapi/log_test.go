@@ -74,3 +74,29 @@ func TestLogsHoldNothingPrivate(t *testing.T) {
 		})
 	}
 }
+
+// A refused request is logged with the name of its agent, if it is one.
+func TestLogNamesRefusedAgents(t *testing.T) {
+	var log logLines
+	r := newRelay(t, setup{log: log.handler(slog.LevelDebug)})
+	r.wantBad("ann", 5)
+	r.do(good("ann")).wantLocked("300")
+	r.do(call{agent: "ben", target: "/peers", timestamp: "soon"}).wantReason(agentrelay.ReasonBadTimestamp)
+	r.do(call{agent: "no name", target: "/peers"}).wantReason(agentrelay.ReasonBadAgentName)
+	r.do(call{agent: "no name", target: "/"}).want(http.StatusOK, nil)
+	r.stop()
+	text := log.String()
+	for _, want := range []string{
+		`"msg":"request refused","agent":"ann","address":"127.0.0.1","code":"unauthenticated","reason":"bad_signature"`,
+		`"msg":"request refused","agent":"ann","address":"127.0.0.1","code":"locked"`,
+		`"msg":"request refused","agent":"ben","address":"127.0.0.1","code":"unauthenticated","reason":"bad_timestamp"`,
+		`"msg":"request refused","agent":"","address":"127.0.0.1","code":"unauthenticated","reason":"bad_agent_name"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %s:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "no name") {
+		t.Errorf("the log holds a name that is none:\n%s", text)
+	}
+}

@@ -89,7 +89,7 @@ func TestChecksBeforeTheBody(t *testing.T) {
 func TestPublicRoutesIgnoreAuthentication(t *testing.T) {
 	r := newRelay(t, setup{})
 	r.agent("ann")
-	for _, target := range []string{"/", "/?x=1", "/healthz"} {
+	for _, target := range []string{"/", "/?x=1", "/healthz", "/metrics"} {
 		for _, c := range []call{
 			{unsigned: true},
 			{agent: "no name"},
@@ -110,7 +110,7 @@ func TestPublicRoutesIgnoreAuthentication(t *testing.T) {
 func TestUnknownRouteNeedsASignature(t *testing.T) {
 	r := newRelay(t, setup{})
 	r.agent("ann")
-	for _, target := range []string{"/nowhere", "//", "//peers", "/peers/", "/messages/", "/messages/ack", "/messages/x", "/v1", "/v1/", "/metrics", "/PEERS", "/healthz/", "/.."} {
+	for _, target := range []string{"/nowhere", "//", "//peers", "/peers/", "/messages/", "/messages/ack", "/messages/x", "/v1", "/v1/", "/metrics/", "/PEERS", "/healthz/", "/.."} {
 		r.do(call{target: target, unsigned: true}).wantReason(agentrelay.ReasonMissingHeaders)
 		r.do(call{agent: "ann", target: target}).wantError(http.StatusNotFound, agentrelay.CodeNotFound)
 	}

@@ -59,7 +59,7 @@ func TestConfigDefaults(t *testing.T) {
 		"CRLF":               "# a\r\n" + strings.ReplaceAll(secretLine, "\n", "\r\n") + "lease: 10m\r\n",
 		"document start":     "---\n" + secretLine + "...\n",
 		"comments":           "# one\n\n" + secretLine + "# two\n",
-		"keys left empty":    secretLine + "listen:\nrate_limit:\nagents:\n# none\nlockout: {failures: }\ndata_dir: ''\n",
+		"keys left empty":    secretLine + "metrics:\nlisten:\nrate_limit:\nagents:\n# none\nlockout: {failures: }\ndata_dir: ''\n",
 		"tab after a value":  strings.TrimSpace(secretLine) + "\t# x\n",
 		"no final newline":   strings.TrimSpace(secretLine),
 		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\n",
@@ -120,6 +120,7 @@ agents:
     - a
     - "1"
   "7": {allowed_targets: [b]}
+metrics: false
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -135,6 +136,7 @@ agents:
 		Agents: map[string]agentConfig{
 			"free": {}, "open": {}, "none": {AllowedTargets: []string{}}, "some": {AllowedTargets: []string{"a", "1"}}, "7": {AllowedTargets: []string{"b"}},
 		},
+		Metrics: new(false),
 	}
 	// An empty list of targets and none at all are not the same.
 	if diff := cmp.Diff(want, got, ignoreLines, cmp.Comparer(comparePrefixes)); diff != "" {
@@ -217,6 +219,10 @@ func TestConfigProblems(t *testing.T) {
 		{"proxy with a zone", secretLine + "trusted_proxies: ['fe80::1%eth0']\n", "FILE:2: trusted_proxies[0]: must be an address or a network"},
 		{"proxy network too wide", secretLine + "trusted_proxies:\n- 10.0.0.0/8\n- 10.0.0.0/33\n", "FILE:4: trusted_proxies[1]: must be an address or a network"},
 		{"proxies as one", secretLine + "trusted_proxies: 10.0.0.1\n", "FILE:2: trusted_proxies: must be a list"},
+		{"metrics as text", secretLine + "metrics: 'true'\n", "FILE:2: metrics: must be true or false"},
+		{"metrics as yes", secretLine + "metrics: yes\n", "FILE:2: metrics: must be true or false"},
+		{"metrics as a number", secretLine + "metrics: 1\n", "FILE:2: metrics: must be true or false"},
+		{"metrics as a list", secretLine + "metrics: [true]\n", "FILE:2: metrics: must be true or false"},
 		{"agents as a list", secretLine + "agents: [a]\n", "FILE:2: agents: write keys and values here"},
 		{"agent name", secretLine + "agents: {a b: {}}\n", "FILE:2: agents.\"a b\": " + name},
 		{"agent as a list", secretLine + "agents: {a: [b]}\n", "FILE:2: agents.a: write keys and values here"},
