@@ -33,6 +33,9 @@ func (nobody) Waiting(int)                  {}
 
 // observed tells the observer why credentials were refused, and returns err.
 func (b *Broker) observed(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *agentrelay.Error
 	if !errors.As(err, &e) {
 		return err

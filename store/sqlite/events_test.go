@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
@@ -157,6 +158,41 @@ func TestFailedCommitIsNotReported(t *testing.T) {
 	if len(*commits) != 0 {
 		t.Errorf("commits were %+v", *commits)
 	}
+}
+
+// TestObservedBeforeAnswered keeps an observer from returning: until it does,
+// the call does not either.
+func TestObservedBeforeAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observing, enter := make(chan struct{}), make(chan struct{})
+		s, err := Open(t.Context(), Options{Dir: t.TempDir(), Options: store.Options{Observe: func([]store.Event) {
+			close(observing)
+			<-enter
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Register(t.Context(), "beta"); err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error, 1)
+		go func() {
+			_, err := s.Enqueue(t.Context(), messageTo("beta", "m", 10))
+			answered <- err
+		}()
+		<-observing
+		synctest.Wait()
+		select {
+		case err := <-answered:
+			t.Errorf("the call was answered (%v) before its events were observed", err)
+			answered <- nil
+		default:
+		}
+		close(enter)
+		if err := errors.Join(<-answered, s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestStatsErrors(t *testing.T) {
