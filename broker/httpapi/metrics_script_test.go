@@ -50,6 +50,7 @@ func script(r *relay) (locked, polled float64) {
 	for r.do(good("zed")).status == http.StatusOK {
 		polled++
 	}
+	ann.post("/messages/a//b/ack", ``).wantError(http.StatusBadRequest, agentrelay.CodeBadRequest)
 	ann.post("/nothing", ``).wantError(http.StatusNotFound, agentrelay.CodeNotFound)
 	r.do(call{agent: "ann", method: http.MethodPut, target: "/messages/x/ack"}).wantError(http.StatusMethodNotAllowed, agentrelay.CodeMethodNotAllowed)
 	r.do(call{method: http.MethodHead, target: "/", unsigned: true}).want(http.StatusOK, nil)
@@ -69,6 +70,7 @@ func counted(locked, polled float64) map[string]float64 {
 		`http_requests_total{method="POST",route="/messages",status="404"}`:           1,
 		`http_requests_total{method="GET",route="/messages",status="200"}`:            1,
 		`http_requests_total{method="POST",route="/messages/{id}/ack",status="201"}`:  2,
+		`http_requests_total{method="POST",route="/messages/{id}/ack",status="400"}`:  1,
 		`http_requests_total{method="other",route="/messages/{id}/ack",status="405"}`: 1,
 		`http_requests_total{method="POST",route="/v1/pull",status="200"}`:            7,
 		`http_requests_total{method="POST",route="/v1/ack",status="200"}`:             6,
@@ -82,7 +84,7 @@ func counted(locked, polled float64) map[string]float64 {
 		`http_requests_total{method="GET",route="/healthz",status="421"}`:             1,
 		`http_request_duration_seconds_count{route="/register"}`:                      2,
 		`http_request_duration_seconds_count{route="/messages"}`:                      11,
-		`http_request_duration_seconds_count{route="/messages/{id}/ack"}`:             3,
+		`http_request_duration_seconds_count{route="/messages/{id}/ack"}`:             4,
 		`http_request_duration_seconds_count{route="/v1/pull"}`:                       7,
 		`http_request_duration_seconds_count{route="/v1/ack"}`:                        6,
 		`http_request_duration_seconds_count{route="/v1/status"}`:                     1,
