@@ -50,6 +50,7 @@ func TestInitWritesDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.DataDir = "/var/lib/agent-relay"
+	want.Metrics = new(true)
 	want.Agents = map[string]agentConfig{"worker": {AllowedTargets: []string{"planner"}}}
 	if diff := cmp.Diff(want, shown, ignoreLines, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
