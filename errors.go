@@ -50,7 +50,22 @@ const (
 	ReasonBadTimestamp   Reason = "bad_timestamp"
 	ReasonBadSignature   Reason = "bad_signature"
 	ReasonTimestampSkew  Reason = "timestamp_skew"
+	// The request's signature was used before.
+	ReasonReplayed Reason = "replayed"
+	// The request was signed before the broker started, which does not know
+	// what was used then.
+	ReasonBeforeStart Reason = "before_start"
+	// The broker takes only timestamps with a fraction.
+	ReasonSingleUseRequired Reason = "single_use_required"
 )
+
+// Reasons lists every reason, in the order of PROTOCOL.md's table.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonMissingHeaders, ReasonBadAgentName, ReasonBadTimestamp, ReasonBadSignature,
+		ReasonTimestampSkew, ReasonReplayed, ReasonBeforeStart, ReasonSingleUseRequired,
+	}
+}
 
 // Error is a failure that may cross the wire. Message is public and says what
 // to do; Err is the private cause and goes to the log only.
@@ -65,7 +80,8 @@ type Error struct {
 	// CodeRateLimited, CodeBusy. Whole seconds travel.
 	RetryAfter time.Duration
 	// ServerTime is the broker's clock, and Skew the request's timestamp
-	// minus that clock. Both are set with ReasonTimestampSkew.
+	// minus that clock. Both are set with ReasonTimestampSkew and the reasons
+	// after it.
 	ServerTime time.Time
 	Skew       time.Duration
 	// Suggestions are registered names near one that is not: CodeNoSuchAgent.

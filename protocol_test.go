@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,22 +39,47 @@ func TestProtocolSections(t *testing.T) {
 	}
 }
 
-var signatureExample = regexp.MustCompile("(?s)```signature\n(.*?)\n```")
-
-func TestProtocolSignatureExamples(t *testing.T) {
-	examples := signatureExample.FindAllStringSubmatch(section(t, readProtocol(t), "Signature"), -1)
-	if len(examples) < 3 {
-		t.Fatalf("%d worked examples, want at least 3", len(examples))
-	}
-	for _, example := range examples {
+// workedExamples are the blocks of that language in the section on signatures,
+// each by its members.
+func workedExamples(t *testing.T, language string) (examples []map[string]string) {
+	t.Helper()
+	blocks := regexp.MustCompile("(?s)```"+language+"\n(.*?)\n```").FindAllStringSubmatch(section(t, readProtocol(t), "Signature"), -1)
+	for _, block := range blocks {
 		field := map[string]string{}
-		for line := range strings.SplitSeq(example[1], "\n") {
+		for line := range strings.SplitSeq(block[1], "\n") {
 			name, value, _ := strings.Cut(line, " ")
 			field[name] = strings.TrimLeft(value, " ")
 		}
+		if field["secret"] == "" {
+			t.Errorf("an example without a secret: %s", block[1])
+		}
+		examples = append(examples, field)
+	}
+	return examples
+}
+
+func TestProtocolSignatureExamples(t *testing.T) {
+	examples := workedExamples(t, "signature")
+	if len(examples) < 3 {
+		t.Fatalf("%d worked examples, want at least 3", len(examples))
+	}
+	for _, field := range examples {
 		got := agentrelay.Sign(field["secret"], field["method"], field["target"], field["timestamp"], []byte(field["body"]))
-		if field["secret"] == "" || field["signature"] != got {
+		if field["signature"] != got {
 			t.Errorf("%s %s: PROTOCOL.md says %q, the signature is %q", field["method"], field["target"], field["signature"], got)
+		}
+	}
+	answers := workedExamples(t, "answer")
+	if len(answers) == 0 {
+		t.Fatal("no answer is worked out")
+	}
+	for _, field := range answers {
+		status, err := strconv.Atoi(field["status"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := agentrelay.SignAnswer(field["secret"], field["request"], status, []byte(field["body"])); field["signature"] != got {
+			t.Errorf("an answer: PROTOCOL.md says %q, the signature is %q", field["signature"], got)
 		}
 	}
 }
@@ -73,9 +99,9 @@ func TestProtocolErrors(t *testing.T) {
 	if got := firstColumn(codes); !slices.Equal(got, want) {
 		t.Errorf("codes in PROTOCOL.md:\n%v\nin the code:\n%v", got, want)
 	}
-	want = []string{
-		string(agentrelay.ReasonMissingHeaders), string(agentrelay.ReasonBadAgentName), string(agentrelay.ReasonBadTimestamp),
-		string(agentrelay.ReasonBadSignature), string(agentrelay.ReasonTimestampSkew),
+	want = nil
+	for _, reason := range agentrelay.Reasons() {
+		want = append(want, string(reason))
 	}
 	if got := firstColumn(reasons); !slices.Equal(got, want) {
 		t.Errorf("reasons in PROTOCOL.md:\n%v\nin the code:\n%v", got, want)

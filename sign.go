@@ -43,6 +43,24 @@ func Verify(secret, method, target, timestamp string, body []byte, sig string) b
 	return hmac.Equal(want[:], []byte(sig))
 }
 
+// SignAnswer returns the signature of an answer: lower-case hex of
+// HMAC-SHA256(secret, "response" \n request's signature \n status \n body),
+// with the secret that the request was signed with and the bytes of the body as
+// they are sent. It ties the answer to that request, and shows that who answers
+// knows the secret.
+func SignAnswer(secret, requestSignature string, status int, body []byte) string {
+	// No request has this form: its target begins with a slash.
+	return Sign(secret, answerMethod, requestSignature, strconv.Itoa(status), body)
+}
+
+// VerifyAnswer reports in constant time whether sig is the signature of the
+// answer to the request with that signature.
+func VerifyAnswer(secret, requestSignature string, status int, body []byte, sig string) bool {
+	return Verify(secret, answerMethod, requestSignature, strconv.Itoa(status), body, sig)
+}
+
+const answerMethod = "response"
+
 func signature(secret, method, target, timestamp string, body []byte) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	head := make([]byte, 0, 256)

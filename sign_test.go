@@ -231,3 +231,44 @@ func FuzzParseTimestamp(f *testing.F) {
 		}
 	})
 }
+
+func TestSignAnswerVectors(t *testing.T) {
+	data, err := os.ReadFile("testdata/http-signatures.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Responses []struct {
+			Secret, Body, Signature string
+			Status                  int
+			RequestSignature        string `json:"request_signature"`
+		}
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Responses) == 0 {
+		t.Fatal("the file holds no answers")
+	}
+	for _, v := range file.Responses {
+		body := []byte(v.Body)
+		if got := SignAnswer(v.Secret, v.RequestSignature, v.Status, body); got != v.Signature {
+			t.Errorf("%+v: signature %s", v, got)
+		}
+		if !VerifyAnswer(v.Secret, v.RequestSignature, v.Status, body, v.Signature) {
+			t.Errorf("%+v: its signature is refused", v)
+		}
+		for name, ok := range map[string]bool{
+			"another secret":  VerifyAnswer(v.Secret+"x", v.RequestSignature, v.Status, body, v.Signature),
+			"another request": VerifyAnswer(v.Secret, strings.Repeat("0", 64), v.Status, body, v.Signature),
+			"another status":  VerifyAnswer(v.Secret, v.RequestSignature, v.Status+1, body, v.Signature),
+			"another body":    VerifyAnswer(v.Secret, v.RequestSignature, v.Status, append(body, ' '), v.Signature),
+			"upper case":      VerifyAnswer(v.Secret, v.RequestSignature, v.Status, body, strings.ToUpper(v.Signature)),
+			"none":            VerifyAnswer(v.Secret, v.RequestSignature, v.Status, body, ""),
+		} {
+			if ok {
+				t.Errorf("%+v: accepted with %s", v, name)
+			}
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"time"
+
 	agentrelay "github.com/agent-relay/agent-relay"
 )
 
@@ -45,26 +47,63 @@ func (b *Broker) challenge(c Credentials) (Challenge, error) {
 	return Challenge{broker: b, given: c, timestamp: timestamp}, nil
 }
 
-// Verify checks the signature, then the clock. A bad signature counts toward
-// the lock, a good one clears it. The agent then counts as seen.
-func (c Challenge) Verify(method, target string, body []byte) error {
-	return c.broker.observed(c.verify(method, target, body))
+// Caller is who signed a request, and how.
+type Caller struct {
+	Agent             string
+	secret, signature string
 }
 
-func (c Challenge) verify(method, target string, body []byte) error {
+// Sign signs an answer for the caller; it is empty for one that was not
+// verified.
+func (c Caller) Sign(status int, body []byte) string {
+	if c.secret == "" {
+		return ""
+	}
+	return agentrelay.SignAnswer(c.secret, c.signature, status, body)
+}
+
+// Verify checks the signature, then the clock, then that the signature was not
+// used before. A bad signature counts toward the lock, a good one clears it. The
+// agent then counts as seen. The caller is known as soon as the signature is
+// good, also with an error.
+func (c Challenge) Verify(method, target string, body []byte) (Caller, error) {
+	caller, err := c.verify(method, target, body)
+	return caller, c.broker.observed(err)
+}
+
+func (c Challenge) verify(method, target string, body []byte) (Caller, error) {
 	b, who := c.broker, suspect{c.given.Agent, c.given.Address}
-	if !agentrelay.Verify(b.options.Secret, method, target, c.given.Timestamp, body, c.given.Signature) {
+	secret := b.options.Secret
+	if !agentrelay.Verify(secret, method, target, c.given.Timestamp, body, c.given.Signature) {
 		if b.lockout.fail(who) {
 			b.log.Warn("agent locked", "agent", who.agent, "address", who.address, "duration", b.options.Lockout.Duration)
 		}
-		return unauthenticated(agentrelay.ReasonBadSignature,
+		return Caller{}, unauthenticated(agentrelay.ReasonBadSignature,
 			"the signature does not fit the request; check the secret, and that the bytes sent are the bytes signed")
 	}
 	b.lockout.succeed(who)
-	if err := c.timestamp.CheckSkew(b.options.Clock.Now()); err != nil {
-		return err
+	caller := Caller{c.given.Agent, secret, c.given.Signature}
+	now := b.options.Clock.Now()
+	if err := c.timestamp.CheckSkew(now); err != nil {
+		return caller, err
+	}
+	if err := b.useOnce(caller, c.timestamp, now); err != nil {
+		return caller, err
 	}
 	b.registry.see(who.agent)
+	return caller, nil
+}
+
+// useOnce refuses signatures that were used before. Whole seconds cannot tell
+// two requests apart, and pass unless RequireSingleUse says otherwise.
+func (b *Broker) useOnce(c Caller, t agentrelay.Timestamp, now time.Time) error {
+	switch {
+	case t.Fractional():
+		return b.singleUse.take(c.secret, t, c.signature, now)
+	case b.options.RequireSingleUse:
+		return clockRefusal(agentrelay.ReasonSingleUseRequired, t, now,
+			"this broker takes only timestamps with a fraction of a second, of which each is good once")
+	}
 	return nil
 }
 

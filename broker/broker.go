@@ -27,6 +27,9 @@ type Options struct {
 	Arrivals *Arrivals
 	// Secret signs for every agent.
 	Secret string
+	// RequireSingleUse refuses requests whose timestamps have no fraction, since
+	// those can be repeated.
+	RequireSingleUse bool
 	// AllowedTargets is the routing ACL: an agent that has an entry may send
 	// to the named agents alone; one that has none may send to all.
 	AllowedTargets map[string][]string
@@ -50,6 +53,7 @@ type Broker struct {
 	log        *slog.Logger
 	registry   *registry
 	lockout    *lockout
+	singleUse  *singleUse
 	sweeper    *sweeper
 	deliveries *deliveries
 	health     health
@@ -82,6 +86,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		log:        o.Log,
 		registry:   newRegistry(agents, o.Clock, o.Heartbeat),
 		lockout:    newLockout(o.Lockout, o.Clock),
+		singleUse:  newSingleUse(o.Clock),
 		sweeper:    newSweeper(),
 		deliveries: newDeliveries(),
 		observer:   o.Observer,

@@ -54,7 +54,7 @@ func TestRefusedCredentialsAreObserved(t *testing.T) {
 	verify := func(c Credentials) error {
 		challenge, err := f.Challenge(c)
 		if err == nil {
-			err = challenge.Verify("GET", "/peers", nil)
+			_, err = challenge.Verify("GET", "/peers", nil)
 		}
 		return err
 	}

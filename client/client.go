@@ -6,7 +6,8 @@
 // with the broker's. What the broker refuses comes back as
 // *agentrelay.Error, so that errors.Is(err, agentrelay.ErrNoSuchAgent) tells
 // what happened. Where no broker answers the error is ErrUnreachable, and
-// where something else does, ErrNotRelay.
+// where something else does, ErrNotRelay: the broker signs its answers, and one
+// that is not signed counts as not received.
 package client
 
 import (
@@ -58,6 +59,10 @@ type Options struct {
 	// are as many further tries as pauses; NoRetries makes none. A pause that
 	// would outlast the context is not begun. Default: 2, 4 and 8 s.
 	Pauses []time.Duration
+	// AllowUnsigned takes answers that the broker did not sign, as those of
+	// brokers before protocol 1.1. Whatever then listens at URL can pretend to
+	// be the broker.
+	AllowUnsigned bool
 	// Now is the clock that timestamps are made from. Default time.Now.
 	Now func() time.Time
 }
@@ -72,10 +77,13 @@ type Client struct {
 	userAgent      string
 	now            func() time.Time
 	pauses         []time.Duration
+	allowUnsigned  bool
 	// offset is the broker's clock minus now, in nanoseconds, as far as it had
 	// to be learned.
 	offset *atomic.Int64
-	http   http.Client
+	// lastStamp is the last timestamp, in Unix nanoseconds.
+	lastStamp *atomic.Int64
+	http      http.Client
 }
 
 // New makes a client. It contacts nobody; Handshake shows whether the broker
@@ -108,7 +116,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{
 		base: base, agent: o.Agent, secret: o.Secret,
 		timeout: o.Timeout, maxAnswerBytes: o.MaxAnswerBytes,
-		userAgent: o.UserAgent, now: o.Now, pauses: o.Pauses, offset: new(atomic.Int64),
+		userAgent: o.UserAgent, now: o.Now, pauses: o.Pauses, allowUnsigned: o.AllowUnsigned, offset: new(atomic.Int64), lastStamp: new(atomic.Int64),
 		http: http.Client{Transport: o.Transport, CheckRedirect: noRedirect},
 	}
 	if c.timeout == 0 {

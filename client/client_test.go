@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -56,7 +57,15 @@ func newPeer(t *testing.T, answer http.HandlerFunc) *peer {
 			t.Errorf("%s %s is not signed as the protocol says", r.Method, r.RequestURI)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		answer(w, r)
+		said := httptest.NewRecorder()
+		answer(said, r)
+		maps.Copy(w.Header(), said.Header())
+		if w.Header().Get(agentrelay.HeaderSignature) == "" {
+			w.Header().Set(agentrelay.HeaderSignature,
+				agentrelay.SignAnswer(testSecret, h.Get(agentrelay.HeaderSignature), said.Code, said.Body.Bytes()))
+		}
+		w.WriteHeader(said.Code)
+		_, _ = w.Write(said.Body.Bytes())
 	}))
 	t.Cleanup(p.Close)
 	return p
@@ -271,4 +280,22 @@ func TestErrorsAreOfTheirKind(t *testing.T) {
 	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, cause) || errors.Is(err, ErrNotRelay) || err.Error() != "text: unexpected EOF" {
 		t.Errorf("%v", err)
 	}
+}
+
+// signed signs an answer as the broker does.
+func signed(q *http.Request, resp *http.Response, err error) (*http.Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.Header == nil {
+		resp.Header = http.Header{}
+	}
+	resp.Header.Set(agentrelay.HeaderSignature,
+		agentrelay.SignAnswer(testSecret, q.Header.Get(agentrelay.HeaderSignature), resp.StatusCode, body))
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
 }

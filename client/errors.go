@@ -22,7 +22,8 @@ var (
 	// connection broke. Whether the broker got the call is unknown.
 	ErrUnreachable = errors.New("no broker answers")
 	// ErrNotRelay says that what answered is no broker, or none of this
-	// protocol.
+	// protocol, or does not know the secret. Whether a broker got the call is
+	// unknown.
 	ErrNotRelay = errors.New("something else answers there")
 	// ErrTimeout says that the answer did not come within the time limit of
 	// the call. Whether the broker got the call is unknown.
@@ -60,6 +61,10 @@ func (c *Client) transportError(outer context.Context, limit time.Duration, err 
 	if outer.Err() != nil {
 		return outer.Err()
 	}
+	var broken *fault
+	if errors.As(err, &broken) {
+		err = broken.cause
+	}
 	// url.Error adds the URL, query and all, to what is said here already.
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -91,8 +96,39 @@ func (c *Client) notRelay(a answer) error {
 	}
 }
 
+// unsigned is an answer that nobody signed who knows the secret; text is what
+// it says.
+func (c *Client) unsigned(a answer, text string) error {
+	how := "is not signed"
+	if a.header.Get(agentrelay.HeaderSignature) != "" {
+		how = "is not signed with this secret"
+	}
+	if text != "" {
+		text = fmt.Sprintf(" (%q)", text)
+	}
+	return &fault{
+		text: fmt.Sprintf("the answer of %s %s%s: something else answers on this port, or a broker that is too old; it counts as not received", c.base, how, text),
+		kind: ErrNotRelay, status: a.status, retryAfter: retryAfter(a.header.Get("Retry-After")),
+	}
+}
+
+// answeredToAll reports whether a broker gives this error without having
+// verified the request, and so without signing it.
+func answeredToAll(e *agentrelay.Error) bool {
+	switch e.Code {
+	case agentrelay.CodeUnauthenticated:
+		return e.Reason != agentrelay.ReasonTimestampSkew && e.Reason != agentrelay.ReasonReplayed &&
+			e.Reason != agentrelay.ReasonBeforeStart && e.Reason != agentrelay.ReasonSingleUseRequired
+	case agentrelay.CodeLocked, agentrelay.CodeOriginRefused, agentrelay.CodeMisdirected,
+		agentrelay.CodeBodyTooLarge, agentrelay.CodeRateLimited, agentrelay.CodeBusy:
+		return true
+	}
+	return false
+}
+
 // answerError reads an error answer. One that is not of the protocol's form is
-// ErrNotRelay.
+// ErrNotRelay, and so is one that should be signed and is not: it settles
+// nothing.
 func (c *Client) answerError(a answer) error {
 	var wire struct {
 		Error struct {
@@ -119,6 +155,9 @@ func (c *Client) answerError(a answer) error {
 	}
 	if wire.Error.SkewSeconds != nil {
 		e.Skew = duration(*wire.Error.SkewSeconds)
+	}
+	if !a.trusted && !answeredToAll(e) {
+		return c.unsigned(a, e.Error())
 	}
 	if passingStatus(a.status) && !passingCode(e.Code) {
 		// The code is newer than this client; the status tells enough.

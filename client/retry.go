@@ -44,16 +44,20 @@ func (c *Client) do(ctx context.Context, k call, result any, sound func() bool) 
 	}
 }
 
-// correctClock learns the broker's clock from a refusal because of the clock;
-// nothing else tells it. The offset is made anew each time, so that a local
-// clock that is set right later is noticed.
+// correctClock learns the broker's clock from a refusal that a new signature by
+// that clock may mend; nothing else tells it. The offset is made anew each time,
+// so that a local clock that is set right later is noticed.
 func (c *Client) correctClock(err error) bool {
 	var e *agentrelay.Error
-	if !errors.As(err, &e) || e.Reason != agentrelay.ReasonTimestampSkew || e.ServerTime.IsZero() {
+	if !errors.As(err, &e) || e.ServerTime.IsZero() {
 		return false
 	}
-	c.offset.Store(int64(e.ServerTime.Sub(c.now())))
-	return true
+	switch e.Reason {
+	case agentrelay.ReasonTimestampSkew, agentrelay.ReasonReplayed, agentrelay.ReasonBeforeStart:
+		c.offset.Store(int64(e.ServerTime.Sub(c.now())))
+		return true
+	}
+	return false
 }
 
 // pauseAfter is how long to wait after a failure, and whether to try again.

@@ -43,7 +43,8 @@ func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	next := s.answers[0]
 	s.answers = s.answers[1:]
-	return next()
+	resp, err := next()
+	return signed(r, resp, err)
 }
 
 func answers(status int, body string, header ...string) func() (*http.Response, error) {
@@ -257,10 +258,12 @@ func (c *clocked) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	now := c.now()
+	answer := refusesClock(now)
 	if stamp.CheckSkew(now) == nil {
-		return answers(200, `{"ok":true,"agent":"alpha"}`)()
+		answer = answers(200, `{"ok":true,"agent":"alpha"}`)
 	}
-	return refusesClock(now)()
+	resp, err := answer()
+	return signed(r, resp, err)
 }
 
 func refusesClock(now time.Time) func() (*http.Response, error) {

@@ -60,7 +60,8 @@ func (r *routed) RoundTrip(q *http.Request) (*http.Response, error) {
 	if answer == nil {
 		answer = usual
 	}
-	return answer(c)
+	resp, err := answer(c)
+	return signed(q, resp, err)
 }
 
 func usual(c called) (*http.Response, error) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/client"
 	"github.com/agent-relay/agent-relay/setup"
 )
@@ -282,11 +283,13 @@ func TestSelfcheckRoundTrip(t *testing.T) {
 	})
 }
 
-// answering is an installation where something else answers one call.
+// answering is an installation where something else that knows the secret
+// answers one call.
 func answering(method, path string, status int, body string) *installation {
 	return &installation{between: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == method && r.URL.Path == path {
+				w.Header().Set(agentrelay.HeaderSignature, agentrelay.SignAnswer(secret, r.Header.Get(agentrelay.HeaderSignature), status, []byte(body)))
 				w.WriteHeader(status)
 				fmt.Fprint(w, body)
 				return

@@ -110,7 +110,8 @@ func (a *API) verify(q *request, b *body, address string) error {
 	if q.body, err = b.all(q.ContentLength); err != nil {
 		return err
 	}
-	return challenge.Verify(q.Method, q.RequestURI, q.body)
+	q.caller, err = challenge.Verify(q.Method, q.RequestURI, q.body)
+	return err
 }
 
 func rateLimited(message string) error {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,8 +31,8 @@ type call struct {
 	length               int      // declared instead of the body's own, -1 for none
 }
 
-// render writes the request.
-func (r *relay) render(c call) []byte {
+// complete fills in what is left out.
+func (r *relay) complete(c call) call {
 	if c.method == "" {
 		c.method = http.MethodGet
 	}
@@ -49,6 +51,12 @@ func (r *relay) render(c call) []byte {
 	if c.length == 0 {
 		c.length = len(c.body)
 	}
+	return c
+}
+
+// render writes the request.
+func (r *relay) render(c call) []byte {
+	c = r.complete(c)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", c.method, c.target, c.host)
 	if !c.unsigned {
@@ -127,8 +135,10 @@ func (r *relay) do(q call) answer {
 		c = r.connect()
 	}
 	_ = c.SetDeadline(time.Now().Add(patience))
+	q = r.complete(q)
 	c.send(r.render(q))
 	a := c.receive(q.method)
+	a.wantSigned(q)
 	if a.last {
 		_ = c.Close()
 		return a
@@ -187,6 +197,29 @@ func (a answer) wantError(status int, code agentrelay.Code) failure {
 	}
 	a.wantHeaders()
 	return wire.Error
+}
+
+// wantSigned checks that an answer has no signature but its own, and that a
+// success has one, but on a public route.
+func (a answer) wantSigned(q call) {
+	a.t.Helper()
+	signature := a.header.Get(agentrelay.HeaderSignature)
+	if signature == "" {
+		target, err := url.Parse(q.target)
+		public := err == nil && slices.Contains([]string{"/", "/healthz", "/metrics"}, target.Path)
+		if a.status < 300 && !public {
+			a.t.Errorf("%s %s: the answer is not signed", q.method, q.target)
+		}
+		return
+	}
+	for _, line := range q.header {
+		if name, value, _ := strings.Cut(line, ": "); strings.EqualFold(name, agentrelay.HeaderSignature) {
+			q.signature = value
+		}
+	}
+	if !agentrelay.VerifyAnswer(q.secret, q.signature, a.status, []byte(a.body), signature) {
+		a.t.Errorf("%s %s: the answer %d %.300s has another signature", q.method, q.target, a.status, a.body)
+	}
 }
 
 // wantHeaders checks what every answer of the relay says of itself.

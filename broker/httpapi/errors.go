@@ -57,7 +57,7 @@ func appendError(b []byte, e *agentrelay.Error) []byte {
 	}
 	if !e.ServerTime.IsZero() {
 		b = append(b, `,"serverTime":`...)
-		b = strconv.AppendFloat(b, float64(e.ServerTime.UnixMilli())/1000, 'f', 3, 64)
+		b = strconv.AppendFloat(b, float64(e.ServerTime.UnixMicro())/1e6, 'f', 6, 64)
 		b = append(b, `,"skewSeconds":`...)
 		b = strconv.AppendFloat(b, e.Skew.Seconds(), 'f', 3, 64)
 	}

@@ -42,6 +42,7 @@ type setup struct {
 	targets              map[string][]string
 	publicHosts, proxies []string
 	perAgent, perAddress int // default: as good as none
+	requireSingleUse     bool
 	log                  slog.Handler
 	inner                store.Store // default: SQLite in dir
 	writeBuffer          int         // of the server's connections
@@ -113,7 +114,7 @@ func openRelay(t testing.TB, s setup) *relay {
 	var err error
 	r.broker, err = broker.Open(ctx, broker.Options{
 		Store: r.store, Arrivals: arrivals, Secret: secret, AllowedTargets: s.targets,
-		Heartbeat: 90 * time.Second, TTL: 7 * 24 * time.Hour,
+		Heartbeat: 90 * time.Second, TTL: 7 * 24 * time.Hour, RequireSingleUse: s.requireSingleUse,
 		Lockout: broker.Lockout{Failures: 5, Duration: 5 * time.Minute},
 		Clock:   s.clock, Log: slog.New(s.log), Observer: told,
 	})

@@ -81,7 +81,9 @@ type request struct {
 	// agent is who asks, or, until that is verified, who it says it is; empty
 	// if that is no agent's name.
 	agent string
-	body  []byte
+	// caller signs the answer, once the request was verified.
+	caller broker.Caller
+	body   []byte
 	// route is the one that fits the path, if any, and id the message id in it.
 	route route
 	id    string
@@ -121,7 +123,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		result = a.refusal(w, r, err)
 	}
-	a.write(w, r, body, result)
+	a.write(w, q, body, result)
 	took := time.Since(began)
 	a.observe(q, result.status, took)
 	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "agent", q.agent, "status", result.status, "duration", took)
@@ -129,10 +131,17 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // write sends an answer. A body that nobody read is drained afterwards, within
 // bounds, so that a client that is still sending gets to read the answer.
-func (a *API) write(w http.ResponseWriter, r *http.Request, b *body, result answer) {
-	unread := !b.read && r.ContentLength != 0
+func (a *API) write(w http.ResponseWriter, q *request, b *body, result answer) {
+	unread := !b.read && q.ContentLength != 0
 	if unread {
 		b.letAnswerFirst()
+	}
+	sent := result.body
+	if q.Method == http.MethodHead {
+		sent = nil
+	}
+	if signature := q.caller.Sign(result.status, sent); signature != "" {
+		w.Header().Set(agentrelay.HeaderSignature, signature)
 	}
 	writeHeader(w, result)
 	_, err := w.Write(result.body)
@@ -142,7 +151,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, b *body, result answ
 	if err != nil && result.lost != nil {
 		result.lost()
 	}
-	if unread && r.Header.Get("Expect") == "" {
+	if unread && q.Header.Get("Expect") == "" {
 		b.drain()
 	}
 }

@@ -13,7 +13,7 @@ func (a *API) info(*request) (answer, error) {
 	b = agentrelay.AppendString(append(b, `,"broker":"agent-relay","version":`...), a.options.Version)
 	b = append(b, `,"capabilities":{"leaseDelivery":true,"requestReply":true,"filteredQuery":true,"sqlitePersistence":`...)
 	b = strconv.AppendBool(b, a.options.Storage == "sqlite")
-	b = append(b, `,"longPoll":true,"leaseRenewal":true,"signedResponses":false,"singleUseTimestamps":false},"storage":`...)
+	b = append(b, `,"longPoll":true,"leaseRenewal":true,"signedResponses":true,"singleUseTimestamps":true},"storage":`...)
 	return ok(append(agentrelay.AppendString(b, a.options.Storage), '}'))
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store/storetest"
 )
 
 // bad is a request with a bad signature.
@@ -252,7 +253,9 @@ func TestClientAddress(t *testing.T) {
 }
 
 func TestSkew(t *testing.T) {
-	r := newRelay(t, setup{})
+	clock := storetest.NewClock(start.Add(-time.Hour))
+	r := newRelay(t, setup{clock: clock})
+	clock.Advance(time.Hour)
 	// The clock shows .589; whole seconds compare with it cut.
 	now := start.Unix()
 	for timestamp, skew := range map[string]string{
@@ -268,7 +271,7 @@ func TestSkew(t *testing.T) {
 			continue
 		}
 		f := a.wantReason(agentrelay.ReasonTimestampSkew)
-		if f.ServerTime == nil || f.ServerTime.String() != "1773480413.589" || f.SkewSeconds == nil || f.SkewSeconds.String() != skew {
+		if f.ServerTime == nil || f.ServerTime.String() != "1773480413.589000" || f.SkewSeconds == nil || f.SkewSeconds.String() != skew {
 			t.Errorf("timestamp %s: %s, want serverTime 1773480413.589 and skewSeconds %s", timestamp, a.body, skew)
 		}
 	}

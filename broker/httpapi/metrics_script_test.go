@@ -100,8 +100,12 @@ func counted(locked, polled float64) map[string]float64 {
 		`auth_failures_total{reason="bad_timestamp"}`:   1,
 		`auth_failures_total{reason="timestamp_skew"}`:  1,
 		`auth_failures_total{reason="bad_signature"}`:   5,
-		`locked_requests_total`:                         locked + 1,
-		`waiting_polls`:                                 0,
+
+		`auth_failures_total{reason="replayed"}`:            0,
+		`auth_failures_total{reason="before_start"}`:        0,
+		`auth_failures_total{reason="single_use_required"}`: 0,
+		`locked_requests_total`:                             locked + 1,
+		`waiting_polls`:                                     0,
 
 		`messages_accepted_total{type="message"}`:      7,
 		`messages_accepted_total{type="ack"}`:          4, // for m1, m2, m3, m4

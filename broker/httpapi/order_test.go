@@ -167,7 +167,7 @@ func TestInfo(t *testing.T) {
 	a := r.do(call{target: "/", unsigned: true})
 	a.wantBody(http.StatusOK, `{"protocol":"1.0","broker":"agent-relay","version":"1.2.3-test",`+
 		`"capabilities":{"leaseDelivery":true,"requestReply":true,"filteredQuery":true,"sqlitePersistence":true,"longPoll":true,`+
-		`"leaseRenewal":true,"signedResponses":false,"singleUseTimestamps":false},"storage":"sqlite"}`)
+		`"leaseRenewal":true,"signedResponses":true,"singleUseTimestamps":true},"storage":"sqlite"}`)
 	a.wantHeaders()
 }
 

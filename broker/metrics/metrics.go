@@ -89,10 +89,7 @@ func New(o Options) *Metrics {
 		return authFailed.WithLabelValues(string(reason))
 	}
 	// A rate begins with a zero.
-	for _, reason := range []agentrelay.Reason{
-		agentrelay.ReasonMissingHeaders, agentrelay.ReasonBadAgentName, agentrelay.ReasonBadTimestamp,
-		agentrelay.ReasonBadSignature, agentrelay.ReasonTimestampSkew,
-	} {
+	for _, reason := range agentrelay.Reasons() {
 		m.authFailed.get(reason)
 	}
 	return m

@@ -19,6 +19,7 @@ import (
 // flag for the secret: other users can read a command line.
 type clientFlags struct {
 	agent, url, config string
+	allowUnsigned      bool
 }
 
 // maxSecretBytes is the largest secret file that is read.
@@ -34,6 +35,7 @@ func addClientFlags(cmd *cobra.Command) *clientFlags {
 	cmd.Flags().StringVar(&f.agent, "agent", "", "call as this agent (default $AGENT_RELAY_AGENT)")
 	cmd.Flags().StringVar(&f.url, "url", "", "the broker's address (default $AGENT_RELAY_URL, else that of the config, else "+client.DefaultURL+")")
 	cmd.Flags().StringVar(&f.config, "config", "", "the broker's config file (default $AGENT_RELAY_CONFIG, else the user's own)")
+	cmd.Flags().BoolVar(&f.allowUnsigned, "allow-unsigned", false, "trust answers that are not signed, as those of older brokers")
 	addJSONFlag(cmd)
 	return f
 }
@@ -65,6 +67,8 @@ func (a *app) newClient(f *clientFlags) (*client.Client, error) {
 		URL:       firstOf(f.url, a.env("AGENT_RELAY_URL")),
 		Agent:     firstOf(f.agent, a.env("AGENT_RELAY_AGENT")),
 		UserAgent: "agent-relay/" + a.version,
+
+		AllowUnsigned: f.allowUnsigned,
 	}
 	if o.Agent == "" {
 		return nil, usagef("which agent is calling? name it with --agent or AGENT_RELAY_AGENT")

@@ -28,6 +28,9 @@ type config struct {
 	Storage string
 	// Secret signs the requests of every agent.
 	Secret secretText
+	// RequireSingleUse refuses requests that could be repeated, since their
+	// timestamp has no fraction.
+	RequireSingleUse bool
 	// MessageTTL is how long after it was accepted a message expires.
 	MessageTTL time.Duration
 	// Lease is how long a lease lasts that names no time of its own.

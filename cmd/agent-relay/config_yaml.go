@@ -83,7 +83,9 @@ func (c *config) fields() fields {
 		}),
 		"trusted_proxies": c.readProxies,
 		"agents":          c.readAgents,
-		"metrics":         boolean(&c.Metrics),
+		"metrics":         boolean(func(v bool) { c.Metrics = &v }),
+
+		"require_single_use": boolean(func(v bool) { c.RequireSingleUse = v }),
 	}
 }
 
@@ -386,13 +388,13 @@ func integer[T int | int64](to *T) field {
 }
 
 // boolean reads what may also be left open.
-func boolean(to **bool) field {
+func boolean(set func(bool)) field {
 	return func(r *configReader, path string, n ast.Node) {
 		node, ok := n.(*ast.BoolNode)
 		if !ok {
 			r.add(n, path, "must be true or false")
 			return
 		}
-		*to = &node.Value
+		set(node.Value)
 	}
 }

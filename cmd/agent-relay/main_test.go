@@ -54,6 +54,8 @@ func (l leakChecked) Run() int {
 //	status N CMD ARG...   run a command that must exit with status N
 //	capture VAR REGEXP    set VAR to what the group in REGEXP matches in stdout
 //	stranger              serve something that is no broker; sets STRANGER
+//	squatter              serve something that claims to be the broker, and says
+//	                      yes to all; sets SQUATTER
 //	refusing STATUS CODE  serve a broker that refuses all calls; sets REFUSING
 //	delivered AGENT ID [stored]
 //	                      wait until the agent was handed the message, or until
@@ -77,6 +79,7 @@ func TestScripts(t *testing.T) {
 			"status":    scriptStatus,
 			"capture":   scriptCapture,
 			"stranger":  scriptStranger,
+			"squatter":  scriptSquatter,
 			"refusing":  scriptRefusing,
 			"delivered": scriptDelivered,
 		},
@@ -210,6 +213,23 @@ func scriptStranger(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("STRANGER", server.URL)
 }
 
+func scriptSquatter(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: squatter")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		if r.URL.Path == "/" {
+			_, _ = io.WriteString(w, `{"protocol":"1.0","broker":"agent-relay","capabilities":{"signedResponses":true,"singleUseTimestamps":true}}`)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, `{"accepted":true,"id":"mine","ok":true,"peers":[],"messages":[],"cursor":null}`)
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("SQUATTER", server.URL)
+}
+
 func scriptRefusing(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: refusing STATUS CODE")
@@ -222,8 +242,10 @@ func scriptRefusing(ts *testscript.TestScript, neg bool, args []string) {
 			_, _ = io.WriteString(w, `{"protocol":"1.0","broker":"agent-relay","version":"0","capabilities":{}}`)
 			return
 		}
+		body := fmt.Appendf(nil, `{"error":{"code":%q,"message":"refused by the test"}}`, args[1])
+		w.Header().Set(agentrelay.HeaderSignature, agentrelay.SignAnswer(scriptSecret, r.Header.Get(agentrelay.HeaderSignature), status, body))
 		w.WriteHeader(status)
-		_, _ = fmt.Fprintf(w, `{"error":{"code":%q,"message":"refused by the test"}}`, args[1])
+		_, _ = w.Write(body)
 	}))
 	ts.Defer(server.Close)
 	ts.Setenv("REFUSING", server.URL)

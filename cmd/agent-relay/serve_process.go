@@ -86,7 +86,7 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 	}
 	p.store = opened
 	p.broker, err = broker.Open(ctx, broker.Options{
-		Store: p.store, Arrivals: told.arrivals, Secret: string(c.Secret), AllowedTargets: c.allowedTargets(),
+		Store: p.store, Arrivals: told.arrivals, Secret: string(c.Secret), RequireSingleUse: c.RequireSingleUse, AllowedTargets: c.allowedTargets(),
 		Heartbeat: c.Heartbeat, TTL: c.MessageTTL,
 		Lockout: broker.Lockout{Failures: c.Lockout.Failures, Duration: c.Lockout.Duration},
 		Log:     p.log, Observer: told.broker,
