@@ -30,12 +30,12 @@ func (d *display) messages(page []agentrelay.Message) {
 	}
 }
 
-// jsonLine writes an envelope as one line. JSON strings hold no raw line
-// breaks, so those that are found separate values and may be spaces instead.
+// jsonLine writes an envelope as one line. JSON strings hold no raw line breaks
+// or tabs, so those that are found separate values and may be spaces instead.
 func (d *display) jsonLine(m *agentrelay.Message) {
 	line := m.AppendJSON(nil)
-	for _, lineBreak := range []string{"\n", "\r"} {
-		line = bytes.ReplaceAll(line, []byte(lineBreak), []byte(" "))
+	for _, space := range []string{"\n", "\r", "\t"} {
+		line = bytes.ReplaceAll(line, []byte(space), []byte(" "))
 	}
 	if d.width > 0 {
 		line = escapeControls(line)

@@ -66,6 +66,26 @@ func TestDisplayLayout(t *testing.T) {
 	}
 }
 
+// JSON that was laid out on lines of its own stays the same JSON on one line,
+// whatever it is printed to.
+func TestDisplayJSONLine(t *testing.T) {
+	for width, want := range map[int]string{
+		0:  "\"body\":{   \"a\":  [1,  \"\u009b\\t\"] }",
+		80: "\"body\":{   \"a\":  [1,  \"\\u009b\\t\"] }",
+	} {
+		var out strings.Builder
+		d := display{out: bufio.NewWriter(&out), width: width, json: true}
+		d.messages([]agentrelay.Message{{ID: "1", Body: json.RawMessage("{\r\n\t\"a\":\t [1,\n\t\"\u009b\\t\"]\n}")}})
+		if err := d.flush(); err != nil {
+			t.Fatal(err)
+		}
+		line := out.String()
+		if !json.Valid([]byte(line)) || strings.Count(line, "\n") != 1 || !strings.Contains(line, want) {
+			t.Errorf("%d columns: %q lacks %q", width, line, want)
+		}
+	}
+}
+
 // closedOutput is a stdout that is gone.
 type closedOutput struct{}
 

@@ -84,8 +84,10 @@ func explain(err error) string {
 }
 
 // printable takes out what could drive a terminal: parts of the text may come
-// from whoever answers at the broker's address.
+// from whoever answers at the broker's address. Lines that end as on Windows
+// end like others.
 func printable(text string) string {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t':

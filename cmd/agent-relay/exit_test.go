@@ -56,6 +56,7 @@ func TestReport(t *testing.T) {
 		"agent-relay: EOF\n":                  io.EOF,
 		"agent-relay: interrupted\n":          fmt.Errorf("poll: %w", context.Canceled),
 		"agent-relay: a\ufffd[31mb\n\ufffd\n": errors.New("a\x1b[31mb\n\u0085"),
+		"agent-relay: a\nb\ufffdc\n":          errors.New("a\r\nb\rc"),
 		"agent-relay: wait (try again in 5s)\n": &agentrelay.Error{
 			Code: agentrelay.CodeLocked, Message: "wait", RetryAfter: 5 * time.Second,
 		},
