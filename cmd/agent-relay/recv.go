@@ -120,7 +120,7 @@ func (r *receiver) run(ctx context.Context) error {
 			if r.out.width > 0 {
 				r.app.note("nothing new")
 			}
-			return nil
+			return r.beginAnew(ctx, since, page)
 		}
 		printed := 0
 		err = r.place.update(ctx, func(p *client.Progress) (err error) {
@@ -131,6 +131,20 @@ func (r *receiver) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// beginAnew forgets a cursor that the broker does not know, so that the next
+// run need not say so again. A page that holds messages brings another one.
+func (r *receiver) beginAnew(ctx context.Context, since string, page client.Page) error {
+	if !page.Reset {
+		return nil
+	}
+	return r.place.update(ctx, func(p *client.Progress) error {
+		if p.Cursor == since {
+			p.Cursor = ""
+		}
+		return nil
+	})
 }
 
 // deliver prints what p has not seen of a page that was asked for since, and
