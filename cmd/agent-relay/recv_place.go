@@ -40,7 +40,7 @@ func (a *app) keptPlace(c *client.Client) (*keptPlace, error) {
 	}
 	dir := filepath.Join(home, "agent-relay", "recv")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("keep how far recv came: %w; set XDG_STATE_HOME to a directory that can be written, or give --since", err)
+		return nil, cannotKeep(err)
 	}
 	sum := sha256.Sum256([]byte(c.URL() + "\n" + c.Agent()))
 	path := filepath.Join(dir, c.Agent()+"-"+hex.EncodeToString(sum[:6])+".json")
@@ -49,7 +49,7 @@ func (a *app) keptPlace(c *client.Client) (*keptPlace, error) {
 
 // reset goes back to the beginning, whatever the file holds.
 func (k *keptPlace) reset(ctx context.Context) error {
-	return k.locked(ctx, func() error { return k.file.Save(ctx, client.Progress{}) })
+	return k.locked(ctx, func() error { return k.save(ctx, client.Progress{}) })
 }
 
 func (k *keptPlace) update(ctx context.Context, change func(*client.Progress) error) error {
@@ -62,8 +62,15 @@ func (k *keptPlace) update(ctx context.Context, change func(*client.Progress) er
 		if err := change(&p); err != nil || p.Cursor == kept.Cursor && slices.Equal(p.Seen, kept.Seen) {
 			return err
 		}
-		return k.file.Save(ctx, p)
+		return k.save(ctx, p)
 	})
+}
+
+func (k *keptPlace) save(ctx context.Context, p client.Progress) error {
+	if err := k.file.Save(ctx, p); err != nil {
+		return cannotKeep(err)
+	}
+	return nil
 }
 
 func (k *keptPlace) locked(ctx context.Context, do func() error) error {
@@ -83,5 +90,9 @@ func (k *keptPlace) acquire(ctx context.Context) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &exitError{exitTryAgain, fmt.Errorf("another recv of this agent has been printing for %v; try again when it has ended, or give --since", k.timeout)}
 	}
+	return cannotKeep(err)
+}
+
+func cannotKeep(err error) error {
 	return fmt.Errorf("keep how far recv came: %w; set XDG_STATE_HOME to a directory that can be written, or give --since", err)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -112,6 +113,28 @@ func TestRecvKilled(t *testing.T) {
 	again, err := r.receives(state).Output()
 	if got := ids(t, again); err != nil || len(got) != 3 {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Where it cannot be kept how far recv came, that is told with what to do.
+func TestRecvCannotKeep(t *testing.T) {
+	dir := t.TempDir()
+	k := keptPlace{
+		// A name so long that a file can have it, and no longer one beside it.
+		file:    client.ProgressFile(filepath.Join(dir, strings.Repeat("x", 254))),
+		lock:    flock.New(filepath.Join(dir, "lock")),
+		timeout: placeTimeout,
+	}
+	for name, err := range map[string]error{
+		"reset": k.reset(t.Context()),
+		"update": k.update(t.Context(), func(p *client.Progress) error {
+			p.Cursor = "new"
+			return nil
+		}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "set XDG_STATE_HOME") || !strings.Contains(err.Error(), "or give --since") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
