@@ -13,7 +13,7 @@ func (a *app) registerCommand() *cobra.Command {
 		Use:   "register",
 		Short: "Make an agent known to the broker",
 		Long: `Makes an agent known to the broker, so that others can send to it. Repeating
-it is harmless; recv, watch and request do it, too.` + connectionHelp,
+it is harmless; recv, watch, pull and request do it, too.` + connectionHelp,
 		Example: "  agent-relay register --agent alpha",
 		Args:    arguments(cobra.NoArgs),
 	}

@@ -68,16 +68,46 @@ Exit status: 0 done, 64 wrong usage, 65 the broker cannot use what was sent,
 		a.peersCommand(),
 		a.versionCommand(),
 	)
+	adoptCommands(root)
+	completeFiles(root)
+	return root
+}
+
+// adoptCommands has those that cobra adds refuse what they cannot use.
+func adoptCommands(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
+		switch cmd.Name() {
+		case "completion":
 			cmd.RunE = func(*cobra.Command, []string) error {
 				return usagef("name the shell: bash, zsh, fish or powershell")
 			}
 			cmd.Args = cobra.ArbitraryArgs
+			for _, shell := range cmd.Commands() {
+				shell.Args = arguments(cobra.NoArgs)
+			}
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return usagef("there is no command %q; see `agent-relay --help`", strings.Join(args, " "))
+				}
+				return nil
+			}
 		}
 	}
-	return root
+}
+
+// completeFiles completes names of files for --config, and nowhere else: no
+// argument names a file.
+func completeFiles(cmd *cobra.Command) {
+	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	if cmd.Flags().Lookup("config") != nil {
+		_ = cmd.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+	}
+	for _, sub := range cmd.Commands() {
+		completeFiles(sub)
+	}
 }
 
 func (a *app) rootArgs(cmd *cobra.Command, args []string) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -95,7 +96,15 @@ func maybeSent(err error, id string) error {
 // bodyFlag is the name of the flag for a JSON body.
 const bodyFlag = "body"
 
+// addBodyFlag makes cmd one that takes a body, as a text or with the flag.
 func addBodyFlag(cmd *cobra.Command) *string {
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		err = cmd.Root().FlagErrorFunc()(cmd, err)
+		if strings.HasPrefix(err.Error(), "unknown ") {
+			return usagef("%w, or put -- before a text that begins with a dash", err)
+		}
+		return err
+	})
 	return cmd.Flags().String(bodyFlag, "", "send this JSON `value`; - reads it from stdin")
 }
 
