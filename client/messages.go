@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -170,7 +171,8 @@ func (c *Client) Poll(ctx context.Context, o PollOptions) (Page, error) {
 	}
 	target := "/messages"
 	if len(query) > 0 {
-		target += "?" + query.Encode()
+		// The protocol's + is no space.
+		target += "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
 	}
 	var result struct {
 		Messages *[]agentrelay.Message `json:"messages"`

@@ -122,7 +122,7 @@ func TestPollTargets(t *testing.T) {
 	for want, o := range map[string]PollOptions{
 		"/messages":                             {},
 		"/messages?since=cursor%3Aab%3A12":      {Since: "cursor:ab:12"},
-		"/messages?since=a%2Fb%2Bc%26d+e":       {Since: "a/b+c&d e"},
+		"/messages?since=a%2Fb%2Bc%26d%20e":     {Since: "a/b+c&d e"},
 		"/messages?limit=200":                   {Limit: 200},
 		"/messages?wait=30":                     {Wait: 30 * time.Second},
 		"/messages?wait=1":                      {Wait: time.Millisecond},
