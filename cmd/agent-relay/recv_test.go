@@ -138,8 +138,7 @@ func TestRecvCannotKeep(t *testing.T) {
 	}
 }
 
-// Nothing is acknowledged that was not printed, nor printed before it can be
-// kept that it was.
+// One waits while another prints, but not for ever.
 func TestRecvWaitsForAnother(t *testing.T) {
 	c, err := client.New(client.Options{Agent: "beta", Secret: scriptSecret})
 	if err != nil {
