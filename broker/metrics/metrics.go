@@ -92,6 +92,9 @@ func New(o Options) *Metrics {
 	for _, reason := range agentrelay.Reasons() {
 		m.authFailed.get(reason)
 	}
+	for _, limit := range []string{"per_agent", "per_address"} {
+		m.rateLimited.get(limit)
+	}
 	return m
 }
 

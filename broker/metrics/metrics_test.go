@@ -45,6 +45,26 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// What alerts take the rate of is there before it happens.
+func TestRatesBeginWithZero(t *testing.T) {
+	text, err := newTested(nothing).Text(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`auth_failures_total{reason="bad_signature"} 0`,
+		`auth_failures_total{reason="timestamp_skew"} 0`,
+		`http_rate_limited_total{limit="per_agent"} 0`,
+		`http_rate_limited_total{limit="per_address"} 0`,
+		`locked_requests_total 0`,
+		`messages_failed_total{reason="attempts"} 0`,
+	} {
+		if !strings.Contains(string(text), "\n"+namespace+"_"+line+"\n") {
+			t.Errorf("%s is missing", line)
+		}
+	}
+}
+
 // Each step counts in one place, a failure that was acknowledged in two.
 func TestEvents(t *testing.T) {
 	m := newTested(nothing)
