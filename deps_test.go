@@ -44,6 +44,16 @@ var rooms = map[string]room{
 		only:   []string{},
 		reason: "client, setup and store share it, so it may bring nothing to any of them",
 	},
+	"internal/hook": {
+		may:    []string{"."},
+		only:   []string{},
+		never:  []string{"os", "net", "net/http", "log/slog"},
+		reason: "broker, hooks, sockets and client share it, so it may bring nothing to any of them",
+	},
+	"internal/umask": {
+		only:   []string{},
+		reason: "hooks and sockets share it, and may not import each other",
+	},
 	"migrations": {
 		only:   []string{},
 		reason: "the schema is data; whoever applies it brings the library",
@@ -81,6 +91,11 @@ var rooms = map[string]room{
 		},
 		never:  []string{"net/http", "database/sql"},
 		reason: "metrics count what they are told and know neither who tells it nor who asks; nobody else knows Prometheus",
+	},
+	"broker/hooks": {
+		may:    []string{".", "internal/hook", "internal/umask"},
+		never:  []string{"net", "net/http", "database/sql"},
+		reason: "the dispatcher knows neither messages nor how events reach it",
 	},
 	"client": {
 		may:    []string{".", "internal/disk"},

@@ -1,0 +1,355 @@
+//go:build !windows
+
+package hooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agent-relay/agent-relay/internal/hook"
+)
+
+func TestSurroundings(t *testing.T) {
+	t.Setenv("AGENT_RELAY_SECRET", "secret")
+	t.Setenv("LD_PRELOAD_NOT", "secret")
+	for name, value := range map[string]string{"PATH": "/bin:/usr/bin", "HOME": "/home/ann", "LANG": "C.UTF-8", "TZ": "Asia/Tokyo"} {
+		t.Setenv(name, value)
+	}
+	t.Setenv("TMPDIR", "") // not passed on when empty
+	before := syscall.Umask(0)
+	defer syscall.Umask(before)
+	inherited, err := syscall.Dup(2) // as if somebody had left it open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
+	f := newFixture(t, Options{Env: os.Getenv})
+	f.install("1-surroundings")
+	for _, dir := range []string{f.dir, f.path("")} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := f.want(`{"ok":true,"errors":[]}`)
+	var got map[string]any
+	if err := json.Unmarshal([]byte(f.read("surroundings.out")), &got); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(f.path(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"args": []any{"./1-surroundings"},
+		"env": []any{
+			"PATH=/bin:/usr/bin", "HOME=/home/ann", "LANG=C.UTF-8", "TZ=Asia/Tokyo",
+			"AGENT_RELAY_HOOK_KIND=pre-message", "AGENT_RELAY_HOOK_ID=" + r.ID,
+		},
+		"dir": dir, "mode": 0o600 * 1.0, "leads": true, "open": nil,
+	}
+	if runtime.GOOS == "linux" {
+		want["open"] = []any{"0 pipe", "1 /dev/null", "2 pipe"}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if after := syscall.Umask(0); after != 0 {
+		t.Errorf("the umask is left at %04o", after)
+	}
+}
+
+// A relay that has no PATH gives its scripts one.
+func TestDefaultPath(t *testing.T) {
+	env := environment(func(string) string { return "" })
+	if diff := cmp.Diff([]string{"PATH=" + defaultPath}, env); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	f := newFixture(t, Options{Timeout: 50 * time.Millisecond})
+	f.gated(hook.PreMessage, "1-gate")
+	f.gated(hook.PreMessage, "2-gate")
+	f.want(`{"ok":false,"errors":[{"script":"1-gate","reason":"timed out (>50ms)"},{"script":"2-gate","reason":"timed out (>50ms)"}]}`)
+	wantNoChildren(t)
+}
+
+// The whole group goes, however little it wants to; and its number is not
+// looked for afterwards.
+func TestTimeoutKillsTheGroup(t *testing.T) {
+	f := newFixture(t, Options{Timeout: 3 * time.Second})
+	g := f.gated(hook.PreMessage, "1-stubborn")
+	ended := make(chan hook.Result, 1)
+	go func() { ended <- f.fire(`{"text":"` + strings.Repeat("x", 200_000) + `"}`) }()
+	g.await(2)
+	g.awaitGone()
+	want := []hook.Failure{{Script: "1-stubborn", Reason: "timed out (>3s)"}}
+	if diff := cmp.Diff(want, (<-ended).Errors); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	wantNoChildren(t)
+}
+
+// When the one who fired loses interest, the script is killed, and those after
+// it are not started.
+func TestCancel(t *testing.T) {
+	f := newFixture(t, Options{})
+	g := f.gated(hook.PreMessage, "1-stubborn")
+	f.install("2-order")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan hook.Result, 1)
+	go func() { ended <- f.Enforce(ctx, hook.PreMessage, nil) }()
+	g.await(2)
+	cancel()
+	g.awaitGone()
+	want := []hook.Failure{
+		{Script: "1-stubborn", Reason: "stopped: context canceled"},
+		{Script: "2-order", Reason: "stopped: context canceled"},
+	}
+	if diff := cmp.Diff(want, (<-ended).Errors); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(f.path("order.out")); err == nil {
+		t.Error("the second script was started")
+	}
+}
+
+// A process that a script leaves behind does not hold the answer; it lives on,
+// and its pipes work.
+func TestDaemon(t *testing.T) {
+	f := newFixture(t, Options{})
+	g := f.gated(hook.PreMessage, "1-daemon")
+	payload := `{"text":"` + strings.Repeat("x", 300_000) + `"}`
+	r := f.fire(payload) // that it ends is the point: the child waits
+	if !r.OK || len(r.Runs) != 1 || r.Runs[0].StderrTail != "started" {
+		t.Errorf("got %+v", r)
+	}
+	g.await(1)
+	g.open()
+	waitFor(t, exists(f.path("lived.out")))
+	if got, want := f.read("lived.out"), fmt.Sprint(len(payload)); got != want {
+		t.Errorf("the child read %s bytes, want %s", got, want)
+	}
+	g.awaitGone()
+}
+
+// At the end of the relay, what was left behind lives on too.
+func TestDaemonOutlivesTheRelay(t *testing.T) {
+	f := newFixture(t, Options{})
+	g := f.gated(hook.PreMessage, "1-daemon")
+	f.fire("")
+	g.await(1)
+	f.stop()
+	g.open() // somebody is there
+	g.awaitGone()
+}
+
+func TestLingeringPipesAreBounded(t *testing.T) {
+	var p pipes
+	var readers []*os.File
+	for range maxLingering + 2 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		readers = append(readers, r)
+		p.hold(r)
+		p.linger(r)
+		p.linger(r) // twice is once
+	}
+	for i, r := range readers {
+		if open := r.Close() == nil; open != (i < maxLingering) {
+			t.Errorf("pipe %d is open: %t", i, open)
+		}
+	}
+	p.release(readers[0])
+	p.linger(readers[0]) // released already
+	if p.lingering != maxLingering-1 {
+		t.Errorf("%d linger", p.lingering)
+	}
+	p.closeAll()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if p.hold(r); r.Close() == nil {
+		t.Error("a pipe is open after all were closed")
+	}
+}
+
+func TestSignal(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.install("1-signal")
+	f.want(`{"ok":false,"errors":[{"script":"1-signal","code":-1}]}`)
+}
+
+// A script that does not die, though it was killed, holds the answer for a
+// moment only.
+func TestUnkillable(t *testing.T) {
+	f := newFixture(t, Options{Timeout: 50 * time.Millisecond})
+	g := f.gated(hook.PreMessage, "1-gate")
+	killed := make(chan int, 1)
+	f.runner.kill = func(group int) { killed <- group }
+	f.want(`{"ok":false,"errors":[{"script":"1-gate","reason":"timed out (>50ms)"}]}`)
+	g.await(1)
+	killGroup(<-killed)
+	f.stop() // waits for it
+	wantNoChildren(t)
+}
+
+func TestSpawnFailures(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.write("1-text", "echo no interpreter is named\n", 0o700)
+	f.write("2-lost", "#!/no/such/interpreter\n", 0o700)
+	f.write("3-directory", "#!/\n", 0o700)
+	f.write("4-fine", "#!/bin/sh\n", 0o700)
+	f.want(`{"ok":false,"errors":[` +
+		`{"script":"1-text","reason":"spawn failed: exec format error; begin it with a line such as #!/bin/sh"},` +
+		`{"script":"2-lost","reason":"spawn failed: no such file or directory; the interpreter that its first line names does not exist"},` +
+		`{"script":"3-directory","reason":"spawn failed: permission denied; the relay's user may not execute it, or its file system is mounted noexec"}]}`)
+}
+
+func TestExplain(t *testing.T) {
+	for err, want := range map[error]string{
+		&os.PathError{Op: "x", Path: "y", Err: syscall.EAGAIN}: "resource temporarily unavailable",
+		os.NewSyscallError("pipe2", syscall.EMFILE):            "pipe2: too many open files; raise the limit of open files",
+		errors.Join(syscall.ENFILE, nil):                       "too many open files in system; raise the limit of open files",
+	} {
+		if got := explain(err); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Where no descriptor is left, the event fails and nothing stays open.
+func TestNoDescriptorsLeft(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.install("1-pass")
+	for tried := range 4 {
+		taken, left := takeDescriptors(t, tried)
+		r := f.fire("")
+		for _, fd := range taken {
+			_ = syscall.Close(fd)
+		}
+		if r.OK || len(r.Errors) != 1 || !strings.Contains(r.Errors[0].Reason, "too many open files") {
+			t.Errorf("with %d descriptors left: %+v", left, r)
+		}
+	}
+	f.want(`{"ok":true,"errors":[]}`)
+}
+
+// takeDescriptors takes all descriptors that a lowered limit leaves, but for
+// those that a tree takes and n pairs more.
+func takeDescriptors(t *testing.T, n int) (taken []int, left int) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	low := limit
+	low.Cur = 128
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) })
+	for {
+		fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		taken = append(taken, fd)
+	}
+	left = n + n/3 // 0 for the tree, in parts, or 2 and 4 for pipes
+	for range left {
+		_ = syscall.Close(taken[len(taken)-1])
+		taken = taken[:len(taken)-1]
+	}
+	return taken, left
+}
+
+// A script that is still being written is waited for, and not for ever.
+func TestBusyScript(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.write("1-copied", "#!/bin/sh\nexit 5\n", 0o700)
+	writer, err := os.OpenFile(f.path("1-copied"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := f.fire(""); runtime.GOOS == "linux" {
+		want := []hook.Failure{{Script: "1-copied", Reason: "spawn failed: text file busy; close it in whatever writes to it"}}
+		if diff := cmp.Diff(want, r.Errors); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	ended := make(chan hook.Result, 1)
+	go func() { ended <- f.fire("") }()
+	waitFor(t, func() error {
+		if f.Stats().Running == 1 {
+			return writer.Close()
+		}
+		return errNotYet
+	})
+	if diff := cmp.Diff([]hook.Failure{{Script: "1-copied", Code: 5}}, (<-ended).Errors); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The end of the relay ends scripts that run and events that wait.
+func TestShutdown(t *testing.T) {
+	f := newFixture(t, Options{MaxConcurrent: 1})
+	g := f.gated(hook.PreMessage, "1-stubborn")
+	results := make(chan hook.Result, 3)
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { results <- f.fire("") })
+	}
+	g.await(2)
+	waitFor(t, func() error {
+		if f.Stats().Waiting == 1 {
+			return nil
+		}
+		return errNotYet
+	})
+	f.stop()
+	all.Wait()
+	g.awaitGone()
+	results <- f.fire("") // too late
+	var scripts []string
+	for range 3 {
+		r := <-results
+		if len(r.Errors) != 1 || r.Errors[0].Reason != "stopped: the relay is shutting down" {
+			t.Errorf("got %+v", r)
+			continue
+		}
+		scripts = append(scripts, r.Errors[0].Script)
+	}
+	slices.Sort(scripts)
+	if diff := cmp.Diff([]string{"-", "-", "1-stubborn"}, scripts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	wantNoChildren(t)
+}
+
+// wantNoChildren checks that no child of this process is left, dead or alive.
+func wantNoChildren(t *testing.T) {
+	t.Helper()
+	var status syscall.WaitStatus
+	if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
+		t.Errorf("child %d is left, %v", pid, err)
+	}
+}
