@@ -97,6 +97,11 @@ var rooms = map[string]room{
 		never:  []string{"net", "net/http", "database/sql"},
 		reason: "the dispatcher knows neither messages nor how events reach it",
 	},
+	"broker/socket": {
+		may:    []string{".", "internal/hook", "internal/umask"},
+		never:  []string{"net/http", "database/sql", "os/exec"},
+		reason: "a socket passes events on to whoever fires them; it runs nothing itself",
+	},
 	"client": {
 		may:    []string{".", "internal/disk"},
 		only:   []string{"github.com/google/uuid"},

@@ -1,0 +1,25 @@
+package socket
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// peerUser is the user who connected, as it was when he did.
+func peerUser(conn *net.UnixConn) (uid uint32, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var peer *unix.Ucred
+	if failed := raw.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); failed != nil {
+		return 0, failed
+	}
+	if err != nil {
+		return 0, err
+	}
+	return peer.Uid, nil
+}
