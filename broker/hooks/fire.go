@@ -75,11 +75,7 @@ func (d *Dispatcher) runAll(ctx context.Context, t *tree, kind hook.Kind, payloa
 	if t.problem() != "" {
 		return hook.Failed(t.failures()...)
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return hook.Failed(hook.Failure{Script: hook.NoScript, Reason: "spawn failed: " + err.Error()})
-	}
-	r.ID = id.String()
+	r.ID = uuid.Must(uuid.NewV7()).String()
 	for _, s := range t.scripts {
 		if s.Status == Skipped {
 			continue

@@ -262,3 +262,49 @@ func TestLog(t *testing.T) {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}
 }
+
+// An event of which nothing could run is a failure like any other.
+func TestRefusalIsRecorded(t *testing.T) {
+	var log bytes.Buffer
+	var done []hook.Result
+	f := newFixture(t, Options{
+		Log:  slog.New(slog.NewTextHandler(&log, nil)),
+		Done: func(_ hook.Kind, r hook.Result) { done = append(done, r) },
+	})
+	f.write("1-bad", "", 0o777)
+	r := f.fire("")
+	if diff := cmp.Diff([]hook.Result{r}, done); diff != "" || r.OK {
+		t.Errorf("done (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(log.String(), `msg="hook failed" hook=pre-message script=1-bad code=0 reason="refused: it is writable`) {
+		t.Errorf("logged:\n%s", &log)
+	}
+	if s := f.Stats(); s.Failed != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// What counts is what is installed when it is the event's turn.
+func TestRefusedWhileWaiting(t *testing.T) {
+	f := newFixture(t, Options{MaxConcurrent: 1})
+	g := f.gated(hook.PostMessage, "1-gate")
+	f.install("1-order")
+	first, second := make(chan hook.Result, 1), make(chan hook.Result, 1)
+	go func() { first <- f.Fire(context.Background(), hook.PostMessage, nil) }()
+	g.await(1)
+	go func() { second <- f.fire("") }()
+	waitFor(t, func() error {
+		if f.Stats().Waiting == 1 {
+			return nil
+		}
+		return errNotYet
+	})
+	f.chmod(f.path(""), 0o777)
+	g.open()
+	if r := <-first; !r.OK {
+		t.Errorf("got %+v", r)
+	}
+	if r := <-second; r.OK || len(r.Errors) != 1 || r.Errors[0].Script != "-" || !strings.HasPrefix(r.Errors[0].Reason, "refused: the directory ") {
+		t.Errorf("got %+v", r)
+	}
+}

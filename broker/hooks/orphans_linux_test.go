@@ -119,3 +119,20 @@ func TestOrphaned(t *testing.T) {
 		}
 	}
 }
+
+// A script that has just ended is no orphan, though it is not reaped yet.
+func TestScriptsAreNoOrphans(t *testing.T) {
+	var c children
+	p, err := c.start("/bin/sh", &os.ProcAttr{
+		Files: []*os.File{nil, nil, nil}, Sys: &unix.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.untilExited()
+	c.reapOrphans()
+	c.reap(p)
+	if p.state == nil || len(c.pids) != 0 {
+		t.Errorf("it was reaped by others: %v, %v", p.state, c.pids)
+	}
+}

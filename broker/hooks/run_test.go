@@ -240,7 +240,9 @@ func TestExplain(t *testing.T) {
 func TestNoDescriptorsLeft(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.install("1-pass")
-	for tried := range 4 {
+	f.fire("") // what Go keeps open for itself is open from now on
+	before := countDescriptors(t)
+	for tried := range 6 {
 		taken, left := takeDescriptors(t, tried)
 		r := f.fire("")
 		for _, fd := range taken {
@@ -249,8 +251,20 @@ func TestNoDescriptorsLeft(t *testing.T) {
 		if r.OK || len(r.Errors) != 1 || !strings.Contains(r.Errors[0].Reason, "too many open files") {
 			t.Errorf("with %d descriptors left: %+v", left, r)
 		}
+		if after := countDescriptors(t); after != before {
+			t.Errorf("with %d descriptors left: %d are open afterwards, were %d", left, after, before)
+		}
 	}
 	f.want(`{"ok":true,"errors":[]}`)
+}
+
+func countDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
 }
 
 // takeDescriptors takes all descriptors that a lowered limit leaves, but for
@@ -274,7 +288,7 @@ func takeDescriptors(t *testing.T, n int) (taken []int, left int) {
 		}
 		taken = append(taken, fd)
 	}
-	left = n + n/3 // 0 for the tree, in parts, or 2 and 4 for pipes
+	left = n + n/3 // for parts of the tree, of the pipes, and for all but /dev/null
 	for range left {
 		_ = syscall.Close(taken[len(taken)-1])
 		taken = taken[:len(taken)-1]
@@ -351,5 +365,45 @@ func wantNoChildren(t *testing.T) {
 	var status syscall.WaitStatus
 	if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
 		t.Errorf("child %d is left, %v", pid, err)
+	}
+}
+
+// How a process ended that somebody else has reaped is not known, so it did
+// not end well.
+func TestReapedByOthers(t *testing.T) {
+	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 0"}, &os.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Wait4(p.Pid, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	c := &child{pid: p.Pid, process: p}
+	c.untilExited()
+	c.wait()
+	if code := c.state.ExitCode(); code != -1 {
+		t.Errorf("code %d, want -1", code)
+	}
+}
+
+// Who waits for a script to be free may lose interest.
+func TestBusyScriptIsGivenUp(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("scripts can be executed while they are written to here")
+	}
+	f := newFixture(t, Options{})
+	f.write("1-copied", "#!/bin/sh\n", 0o700)
+	writer, err := os.OpenFile(f.path("1-copied"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("no longer of interest"))
+	tree := openTree(f.dir, hook.PreMessage)
+	defer tree.close()
+	r := f.runner.run(ctx, tree, "1-copied", execution{timeout: time.Minute})
+	if want := "spawn failed: no longer of interest"; r.Reason != want {
+		t.Errorf("got %q, want %q", r.Reason, want)
 	}
 }

@@ -54,10 +54,6 @@ func (t *tree) open(at int, name, path string) *os.File {
 }
 
 func unreadable(path string, err error) string {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		err = e.Err
-	}
 	return fmt.Sprintf("cannot read the hooks directory %s: %v", path, err)
 }
 

@@ -194,12 +194,13 @@ func TestSlowLine(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", sent, got, want)
 		}
 	}
+	// A line that is too long is not waited for either. How much of it is
+	// there in time is up to the machine.
 	conn := f.dial()
-	if _, err := io.WriteString(conn, strings.Repeat("x", MaxLine+1)); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := readAll(t, conn), badRequest("line too long"); got != want { // and it does not hang
-		t.Errorf("got %q, want %q", got, want)
+	_, _ = io.WriteString(conn, strings.Repeat("x", MaxLine+1))
+	got, _ := io.ReadAll(conn)
+	if s := string(got); s != badRequest("line too long") && s != badRequest("the line did not end within 50ms") {
+		t.Errorf("got %q", s)
 	}
 	if HookHandler(never) == nil || lineTimeout != 5*time.Second {
 		t.Errorf("clients have %s", lineTimeout)
@@ -209,8 +210,8 @@ func TestSlowLine(t *testing.T) {
 // An answer is less than 64 KiB, however much failed.
 func TestLongAnswer(t *testing.T) {
 	var all []hook.Failure
-	for i := range 100 {
-		all = append(all, hook.Failure{Script: fmt.Sprintf("%02d", i), Code: 1, StderrTail: strings.Repeat("x", 1024)})
+	for i := range 2000 {
+		all = append(all, hook.Failure{Script: fmt.Sprintf("%04d", i), Code: 1, StderrTail: "boom"})
 	}
 	f := newFixture(t, Options{Serve: HookHandler(firing(func(_ context.Context, _ hook.Kind, payload json.RawMessage) hook.Result {
 		if payload != nil {
@@ -223,7 +224,7 @@ func TestLongAnswer(t *testing.T) {
 	if err := json.Unmarshal([]byte(got), &r); err != nil {
 		t.Fatalf("%v: %s", err, got)
 	}
-	if len(got) >= 64<<10 || r.OK || len(r.Errors) < 55 || r.Errors[len(r.Errors)-1] != all[len(r.Errors)-1] {
+	if len(got) >= 64<<10 || len(got) < 64<<10-60 || r.OK || r.Errors[len(r.Errors)-1] != all[len(r.Errors)-1] {
 		t.Errorf("%d bytes, ok %t, %d errors", len(got), r.OK, len(r.Errors))
 	}
 }
