@@ -73,7 +73,7 @@ var rooms = map[string]room{
 		reason: "the suite tests what the contract says, so it may see no driver",
 	},
 	"broker": {
-		may:    []string{".", "store"},
+		may:    []string{".", "store", "internal/hook"},
 		never:  []string{"net/http", "database/sql", "os"},
 		reason: "the rules are the same for every transport and every store, so they name none",
 	},
@@ -103,7 +103,7 @@ var rooms = map[string]room{
 		reason: "a socket passes events on to whoever fires them; it runs nothing itself",
 	},
 	"client": {
-		may:    []string{".", "internal/disk"},
+		may:    []string{".", "internal/disk", "internal/hook"},
 		only:   []string{"github.com/google/uuid"},
 		reason: "agents build the client in; the broker, its store and their libraries are not to come with it",
 	},

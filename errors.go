@@ -25,6 +25,7 @@ const (
 	CodeBodyTooLarge     Code = "body_too_large"
 	CodeMisdirected      Code = "misdirected"
 	CodeIDConflict       Code = "id_conflict"
+	CodeHookRejected     Code = "hook_rejected"
 	CodeRateLimited      Code = "rate_limited"
 	CodeBusy             Code = "busy"
 	CodeStorageFull      Code = "storage_full"
@@ -36,7 +37,7 @@ func Codes() []Code {
 		CodeBadRequest, CodeUnauthenticated, CodeLocked, CodeForbidden, CodeOriginRefused,
 		CodeNoSuchAgent, CodeNoSuchMessage, CodeNotFound, CodeMethodNotAllowed,
 		CodeNotLeased, CodeLeaseMismatch, CodeBodyTooLarge, CodeMisdirected,
-		CodeIDConflict, CodeRateLimited, CodeBusy, CodeStorageFull,
+		CodeIDConflict, CodeHookRejected, CodeRateLimited, CodeBusy, CodeStorageFull,
 	}
 }
 
@@ -100,6 +101,7 @@ var (
 	ErrLeaseMismatch   = &Error{Code: CodeLeaseMismatch}
 	ErrBodyTooLarge    = &Error{Code: CodeBodyTooLarge}
 	ErrIDConflict      = &Error{Code: CodeIDConflict}
+	ErrHookRejected    = &Error{Code: CodeHookRejected}
 	ErrRateLimited     = &Error{Code: CodeRateLimited}
 	ErrBusy            = &Error{Code: CodeBusy}
 	ErrStorageFull     = &Error{Code: CodeStorageFull}

@@ -25,6 +25,9 @@ type Options struct {
 	// Arrivals tells waiting polls of new messages. The store's Observe must
 	// call Arrivals.Observe.
 	Arrivals *Arrivals
+	// Boundaries fires hooks. The store's Observe must call Boundaries.Observe.
+	// Default: there are no hooks.
+	Boundaries *Boundaries
 	// Secret signs for every agent.
 	Secret string
 	// RequireSingleUse refuses requests whose timestamps have no fraction, since
@@ -56,6 +59,7 @@ type Broker struct {
 	singleUse  *singleUse
 	sweeper    *sweeper
 	deliveries *deliveries
+	boundaries *Boundaries
 	health     health
 	statistics statistics
 	observer   Observer
@@ -73,6 +77,9 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if o.NewID == nil {
 		o.NewID = store.NewID
 	}
+	if o.Boundaries == nil {
+		o.Boundaries = NewBoundaries(nil, false)
+	}
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}
@@ -89,6 +96,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		singleUse:  newSingleUse(o.Clock),
 		sweeper:    newSweeper(),
 		deliveries: newDeliveries(),
+		boundaries: o.Boundaries,
 		observer:   o.Observer,
 		draining:   make(chan struct{}),
 	}, nil

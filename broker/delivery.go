@@ -50,6 +50,15 @@ func (b *Broker) Return(ctx context.Context, agent string, leased []store.Leased
 	b.background("give leases back", b.store.Release(ctx, agent, leased))
 }
 
+// HandedOver tells that messages under leases reached the agent.
+func (b *Broker) HandedOver(leased []store.Leased) {
+	for i := range leased {
+		if leased[i].First {
+			b.boundaries.left(&leased[i].Message, leased[i].DeliveredAt)
+		}
+	}
+}
+
 // Settle ends a lease.
 func (b *Broker) Settle(ctx context.Context, s store.Settlement) (store.Settled, error) {
 	ctx, cancel := detach(ctx)

@@ -74,6 +74,13 @@ func (f *faulty) Probe(ctx context.Context) error {
 	return f.Store.Probe(ctx)
 }
 
+func (f *faulty) Known(ctx context.Context, m agentrelay.Message) (store.Enqueued, error) {
+	if err := f.enter("Known"); err != nil {
+		return store.Enqueued{}, err
+	}
+	return f.Store.Known(ctx, m)
+}
+
 func (f *faulty) Delivered(ctx context.Context, ids []string, at time.Time) error {
 	if err := f.enter("Delivered"); err != nil {
 		return err
@@ -124,8 +131,18 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	return newHookedFixture(t, nil)
+}
+
+func newHookedFixture(t *testing.T, boundaries *Boundaries) *fixture {
+	t.Helper()
 	clock, arrivals := storetest.NewClock(start), NewArrivals()
-	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Observe: arrivals.Observe}})
+	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Observe: func(events []store.Event) {
+		arrivals.Observe(events)
+		if boundaries != nil {
+			boundaries.Observe(events)
+		}
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +156,7 @@ func newFixture(t *testing.T) *fixture {
 		failed: make(chan struct{}), recorded: map[string]time.Time{},
 	}
 	b, err := Open(ctx, Options{
-		Store: f, Arrivals: arrivals, Secret: "the secret of these tests", Heartbeat: time.Minute, TTL: time.Hour,
+		Store: f, Arrivals: arrivals, Boundaries: boundaries, Secret: "the secret of these tests", Heartbeat: time.Minute, TTL: time.Hour,
 		Lockout: Lockout{Failures: 5, Duration: time.Minute}, Clock: clock, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -28,22 +28,65 @@ func (b *Broker) Send(ctx context.Context, m agentrelay.Message) (Sent, error) {
 	if m.ID == "" {
 		m.ID = b.options.NewID()
 	}
-	ctx, cancel := detach(ctx)
-	defer cancel()
-	result, err := b.store.Enqueue(ctx, m)
-	if err != nil {
-		if errors.Is(err, agentrelay.ErrIDConflict) {
-			b.observer.Conflict()
-		}
-		return Sent{}, b.suggest(m.To, err)
+	accept := b.enqueue
+	if b.boundaries.asks() {
+		accept = b.decide
 	}
-	if result.Duplicate {
+	result, err := accept(ctx, m)
+	switch {
+	case errors.Is(err, agentrelay.ErrIDConflict):
+		b.observer.Conflict()
+		return Sent{}, err
+	case err != nil:
+		return Sent{}, b.suggest(m.To, err)
+	case result.Duplicate:
 		b.observer.Duplicate()
-	} else {
+	default:
 		b.sweeper.within(b.options.TTL)
+		b.boundaries.entered(&m, result.TS)
 		b.log.Debug("message accepted", "id", m.ID, "from", m.From, "to", m.To)
 	}
 	return Sent{ID: m.ID, Duplicate: result.Duplicate, Recipient: b.registry.peer(m.To)}, nil
+}
+
+func (b *Broker) enqueue(ctx context.Context, m agentrelay.Message) (store.Enqueued, error) {
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	return b.store.Enqueue(ctx, m)
+}
+
+// decide stores a message if the hooks let it. Whoever sends it again meanwhile
+// waits for what comes of it; whoever sends another one under its id, for its
+// own turn. No hook is asked about a message that is known, or cannot be stored.
+func (b *Broker) decide(ctx context.Context, m agentrelay.Message) (store.Enqueued, error) {
+	for {
+		if known, err := b.store.Known(ctx, m); err != nil || known.Duplicate {
+			return known, err
+		}
+		mine, other := b.boundaries.begin(&m)
+		if mine != nil {
+			result, err := b.decideNow(ctx, m)
+			b.boundaries.end(m.ID, mine, err)
+			return result, err
+		}
+		select {
+		case <-other.over:
+		case <-ctx.Done():
+			return store.Enqueued{}, ctx.Err()
+		}
+		if other.err != nil && other.from == m.From && other.fingerprint == m.Fingerprint() {
+			return store.Enqueued{}, other.err
+		}
+	}
+}
+
+func (b *Broker) decideNow(ctx context.Context, m agentrelay.Message) (store.Enqueued, error) {
+	bounded, cancel := detach(ctx)
+	defer cancel()
+	if err := b.boundaries.ask(bounded, &m, b.options.Clock.Now()); err != nil {
+		return store.Enqueued{}, err
+	}
+	return b.enqueue(ctx, m)
 }
 
 // suggest adds near names to the error about an unknown recipient.

@@ -38,6 +38,8 @@ type Event struct {
 	// TS is when the message was accepted, At when this step was taken; for
 	// EventDelivered, when the message was handed over.
 	TS, At time.Time
+	// Leased says of EventDelivered that Lease recorded it; see Undelivered.
+	Leased bool
 	// GivenUp says of EventFailed that attempts are spent; else the recipient
 	// acknowledged the message with an error.
 	GivenUp bool

@@ -68,6 +68,10 @@ type Store interface {
 	// equal one is reported as a duplicate and nothing is stored, any other is
 	// CodeIDConflict. CodeNoSuchAgent if the recipient is not registered.
 	Enqueue(ctx context.Context, m agentrelay.Message) (Enqueued, error)
+	// Known tells what Enqueue would say of a message without storing it: that
+	// it is a duplicate, or its error. Without either it would be stored, as
+	// things stand.
+	Known(ctx context.Context, m agentrelay.Message) (Enqueued, error)
 	// Acknowledge ends a message of agent's inbox as done or failed, and puts
 	// one receipt into its sender's inbox. The first outcome of a message
 	// wins: repeated, whatever the outcome now named, it returns the id of the

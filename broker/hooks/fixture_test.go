@@ -148,6 +148,7 @@ func newFixture(t *testing.T, o Options) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.watches = false // what a test installs counts at once
 	f.Dispatcher = d
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -100,6 +100,7 @@ type Dispatcher struct {
 	ordinary, enforcing *slots
 	queue               *queue
 	installed           installed
+	watches             bool // but in tests that cannot wait
 	runner              *runner
 	counters            counters
 
@@ -128,7 +129,7 @@ func New(o Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	o.Dir = dir
-	d := &Dispatcher{o: o.withDefaults()}
+	d := &Dispatcher{o: o.withDefaults(), watches: true}
 	d.env = environment(d.o.Env)
 	d.ordinary = newSlots(d.o.MaxConcurrent, d.o.MaxWaiting)
 	d.enforcing = newSlots(d.o.MaxConcurrent, d.o.MaxWaiting)
@@ -146,6 +147,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range d.o.MaxConcurrent {
 		workers.Go(d.work)
+	}
+	if d.watches {
+		workers.Go(func() { d.watch(d.life.Done()) })
 	}
 	if d.runner.adopts() {
 		workers.Go(func() { d.runner.reapOrphans(d.life) })

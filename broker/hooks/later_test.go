@@ -127,8 +127,13 @@ func TestDropsAreLoggedOnceAMinute(t *testing.T) {
 }
 
 // Installed looks at most twice a second, and a new script is noticed within
-// one second.
+// one second, whether or not Run looks ahead.
 func TestInstalled(t *testing.T) {
+	t.Run("asked", func(t *testing.T) { testInstalled(t, false) })
+	t.Run("watched", func(t *testing.T) { testInstalled(t, true) })
+}
+
+func testInstalled(t *testing.T, watched bool) {
 	dir := filepath.Join(t.TempDir(), "hooks.d")
 	synctest.Test(t, func(t *testing.T) {
 		d, err := New(Options{Dir: dir})
@@ -136,6 +141,10 @@ func TestInstalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.end(errShutdown)
+		if watched {
+			go d.watch(d.life.Done())
+			synctest.Wait()
+		}
 		check := func(want bool) {
 			t.Helper()
 			if got := d.Installed(hook.PreMessage); got != want {
@@ -151,6 +160,7 @@ func TestInstalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		check(false) // it has no execute bit
 		if err := os.Chmod(path, 0o700); err != nil {
 			t.Fatal(err)
@@ -159,6 +169,7 @@ func TestInstalled(t *testing.T) {
 		time.Sleep(installedFor - 1)
 		check(false)
 		time.Sleep(time.Nanosecond)
+		synctest.Wait()
 		check(true)
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -168,7 +179,18 @@ func TestInstalled(t *testing.T) {
 			t.Error("one kind is taken for another")
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		check(false)
+		if watched {
+			// Nothing is left to whoever asks.
+			if err := os.WriteFile(path, nil, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			d.installed.mu.Lock()
+			d.installed.kinds[hook.PreMessage] = seen{}
+			d.installed.mu.Unlock()
+			check(false)
+		}
 	})
 }
 
@@ -210,5 +232,26 @@ func TestFireLaterRunsConcurrently(t *testing.T) {
 			return nil
 		}
 		return errNotYet
+	})
+}
+
+// Run looks ahead by itself, and no more once it has ended.
+func TestRunWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New(Options{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(ctx) }()
+		synctest.Wait()
+		if !d.installed.watched || len(d.installed.kinds) != len(hook.Kinds()) {
+			t.Errorf("watched: %t, seen: %v", d.installed.watched, d.installed.kinds)
+		}
+		stop()
+		if err := <-ended; err != nil || d.installed.watched {
+			t.Errorf("watched after the end: %t, %v", d.installed.watched, err)
+		}
 	})
 }

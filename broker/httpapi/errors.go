@@ -26,6 +26,7 @@ var statuses = map[agentrelay.Code]int{
 	agentrelay.CodeBodyTooLarge:     http.StatusRequestEntityTooLarge,
 	agentrelay.CodeMisdirected:      http.StatusMisdirectedRequest,
 	agentrelay.CodeIDConflict:       http.StatusUnprocessableEntity,
+	agentrelay.CodeHookRejected:     http.StatusUnprocessableEntity,
 	agentrelay.CodeRateLimited:      http.StatusTooManyRequests,
 	agentrelay.CodeBusy:             http.StatusServiceUnavailable,
 	agentrelay.CodeStorageFull:      http.StatusInsufficientStorage,

@@ -43,6 +43,7 @@ type setup struct {
 	publicHosts, proxies []string
 	perAgent, perAddress int // default: as good as none
 	requireSingleUse     bool
+	boundaries           *broker.Boundaries // default: no hooks
 	log                  slog.Handler
 	inner                store.Store // default: SQLite in dir
 	writeBuffer          int         // of the server's connections
@@ -100,6 +101,7 @@ func openRelay(t testing.TB, s setup) *relay {
 	told := broker.Observer(nil)
 	if !s.uncounted {
 		r.metrics = metrics.New(metrics.Options{
+			Hooks:   func() metrics.HookStats { return metrics.HookStats{} },
 			Version: version, Clock: s.clock, Log: slog.New(s.log),
 			Stats: func(ctx context.Context) (store.Stats, error) { return r.broker.Stats(ctx) },
 		})
@@ -114,7 +116,7 @@ func openRelay(t testing.TB, s setup) *relay {
 	var err error
 	r.broker, err = broker.Open(ctx, broker.Options{
 		Store: r.store, Arrivals: arrivals, Secret: secret, AllowedTargets: s.targets,
-		Heartbeat: 90 * time.Second, TTL: 7 * 24 * time.Hour, RequireSingleUse: s.requireSingleUse,
+		Heartbeat: 90 * time.Second, TTL: 7 * 24 * time.Hour, RequireSingleUse: s.requireSingleUse, Boundaries: s.boundaries,
 		Lockout: broker.Lockout{Failures: 5, Duration: 5 * time.Minute},
 		Clock:   s.clock, Log: slog.New(s.log), Observer: told,
 	})

@@ -99,8 +99,9 @@ type answer struct {
 	body   []byte
 	// contentType is what the body is. Default: JSON.
 	contentType string
-	// lost is called if the answer demonstrably did not reach the client.
-	lost func()
+	// sent, unless nil, is called when the answer was written; reached is false
+	// if it demonstrably did not reach the client.
+	sent func(reached bool)
 }
 
 func ok(body []byte) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
@@ -112,11 +113,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.route, q.id, q.noRoute = a.findRoute(r)
 	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w)}
 	result, err := a.serve(q, body)
-	if gone := r.Context().Err(); gone != nil && (result.lost != nil || errors.Is(err, gone)) {
+	if gone := r.Context().Err(); gone != nil && (result.sent != nil || errors.Is(err, gone)) {
 		// The client is gone, or it closed its side and may read on: net/http
 		// cannot tell. What it came for stays here, and the answer says so.
-		if result.lost != nil {
-			result.lost()
+		if result.sent != nil {
+			result.sent(false)
 		}
 		result, err = answer{}, errGone
 	}
@@ -136,20 +137,20 @@ func (a *API) write(w http.ResponseWriter, q *request, b *body, result answer) {
 	if unread {
 		b.letAnswerFirst()
 	}
-	sent := result.body
+	signed := result.body
 	if q.Method == http.MethodHead {
-		sent = nil
+		signed = nil
 	}
-	if signature := q.caller.Sign(result.status, sent); signature != "" {
+	if signature := q.caller.Sign(result.status, signed); signature != "" {
 		w.Header().Set(agentrelay.HeaderSignature, signature)
 	}
 	writeHeader(w, result)
 	_, err := w.Write(result.body)
-	if err == nil && (unread || result.lost != nil) {
+	if err == nil && (unread || result.sent != nil) {
 		err = b.control.Flush()
 	}
-	if err != nil && result.lost != nil {
-		result.lost()
+	if result.sent != nil {
+		result.sent(err == nil)
 	}
 	if unread && q.Header.Get("Expect") == "" {
 		b.drain()

@@ -33,7 +33,13 @@ func (a *API) pull(q *request) (answer, error) {
 	}
 	result, err := ok(appendCount(appendMessages(nil, list), len(list)))
 	if len(leased) > 0 {
-		result.lost = func() { a.broker.Return(q.Context(), q.agent, leased) }
+		result.sent = func(reached bool) {
+			if reached {
+				a.broker.HandedOver(leased)
+			} else {
+				a.broker.Return(q.Context(), q.agent, leased)
+			}
+		}
 	}
 	return result, err
 }

@@ -104,6 +104,11 @@ func counted(locked, polled float64) map[string]float64 {
 		`auth_failures_total{reason="replayed"}`:            0,
 		`auth_failures_total{reason="before_start"}`:        0,
 		`auth_failures_total{reason="single_use_required"}`: 0,
+		`hooks_events_total`:                                0,
+		`hooks_failed_total`:                                0,
+		`hooks_dropped_total`:                               0,
+		`hooks_running`:                                     0,
+		`hooks_waiting`:                                     0,
 		`locked_requests_total`:                             locked + 1,
 		`waiting_polls`:                                     0,
 

@@ -27,6 +27,8 @@ type Options struct {
 	Version string
 	// Stats tells how much the store holds. It is called at each scrape.
 	Stats func(context.Context) (store.Stats, error)
+	// Hooks tells what became of hooks. Default: there are none.
+	Hooks func() HookStats
 	// Clock measures how old the oldest message is. Default SystemClock.
 	Clock store.Clock
 	Log   *slog.Logger
@@ -64,6 +66,9 @@ func New(o Options) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newHoldings(o),
 	)
+	if o.Hooks != nil {
+		r.MustRegister(newHookFigures(o.Hooks))
+	}
 	r.gauge("build_info", "The program's version and that of Go; always 1.", "version", "go_version").
 		WithLabelValues(o.Version, runtime.Version()).Set(1)
 

@@ -46,6 +46,7 @@ type config struct {
 	// Metrics says whether GET /metrics is answered. Nil: on a loopback address
 	// alone.
 	Metrics *bool
+	Hooks   hooksConfig
 	// Log comes from the flags of serve.
 	Log logConfig
 
@@ -102,6 +103,7 @@ func defaultConfig() *config {
 		Heartbeat:    90 * time.Second,
 		RateLimit:    rateLimitConfig{PerAgent: 60000, PerAddress: 120},
 		Lockout:      lockoutConfig{Failures: 5, Duration: 5 * time.Minute},
+		Hooks:        hooksConfig{Timeout: 5 * time.Second, MaxConcurrent: 4, PreMessage: hooksAdvisory},
 		lines:        map[string]int{},
 	}
 }
@@ -126,10 +128,13 @@ func loadConfig(path string, env func(string) string) (*config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("data_dir: %w; or set data_dir in %s", err, path)
 		}
-		c.DataDir = filepath.Join(home, "agent-relay")
+		c.DataDir = dataDir(home)
 	}
 	return c, nil
 }
+
+// dataDir is where messages are unless the config says otherwise.
+func dataDir(home string) string { return filepath.Join(home, "agent-relay") }
 
 // readConfigFile returns the bytes of a private regular file.
 func readConfigFile(path string) ([]byte, error) {

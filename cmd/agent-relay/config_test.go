@@ -62,7 +62,7 @@ func TestConfigDefaults(t *testing.T) {
 		"keys left empty":    secretLine + "metrics:\nlisten:\nrate_limit:\nagents:\n# none\nlockout: {failures: }\ndata_dir: ''\n",
 		"tab after a value":  strings.TrimSpace(secretLine) + "\t# x\n",
 		"no final newline":   strings.TrimSpace(secretLine),
-		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\n",
+		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\nhooks: {timeout: 5s, max_concurrent: 4, pre_message: advisory}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := loadTestConfig(t, content)
@@ -73,6 +73,7 @@ func TestConfigDefaults(t *testing.T) {
 				Listen: "127.0.0.1:19121", Storage: "sqlite", DataDir: got.DataDir, Secret: got.Secret,
 				MessageTTL: 168 * time.Hour, Lease: 10 * time.Minute, MaxAttempts: 3, MaxBodyBytes: 1048576, Heartbeat: 90 * time.Second,
 				RateLimit: rateLimitConfig{60000, 120}, Lockout: lockoutConfig{5, 5 * time.Minute},
+				Hooks: hooksConfig{Timeout: 5 * time.Second, MaxConcurrent: 4, PreMessage: "advisory"},
 			}
 			if diff := cmp.Diff(want, got, ignoreLines, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
@@ -122,13 +123,14 @@ agents:
   "7": {allowed_targets: [b]}
 metrics: false
 require_single_use: true
+hooks: {dir: `+filepath.Join(dir, "hooks.d")+`, socket: off, timeout: 100ms, max_concurrent: 64, pre_message: enforce}
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &config{
 		Listen: "[::1]:0", PublicHosts: []string{"relay.example.org", "10.0.0.5", "fe80::1", "under_score"}, DataDir: dir, Storage: "memory",
-		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024,
+		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, Hooks: hooksConfig{filepath.Join(dir, "hooks.d"), "off", 100 * time.Millisecond, 64, "enforce"}, MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024,
 		Heartbeat: 24 * time.Hour, RateLimit: rateLimitConfig{1, 2}, Lockout: lockoutConfig{7, time.Minute},
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.1.2.3/32"), netip.MustParsePrefix("10.0.0.0/8"),
@@ -220,6 +222,13 @@ func TestConfigProblems(t *testing.T) {
 		{"proxy with a zone", secretLine + "trusted_proxies: ['fe80::1%eth0']\n", "FILE:2: trusted_proxies[0]: must be an address or a network"},
 		{"proxy network too wide", secretLine + "trusted_proxies:\n- 10.0.0.0/8\n- 10.0.0.0/33\n", "FILE:4: trusted_proxies[1]: must be an address or a network"},
 		{"proxies as one", secretLine + "trusted_proxies: 10.0.0.1\n", "FILE:2: trusted_proxies: must be a list"},
+		{"hooks elsewhere", secretLine + "hooks: {dir: hooks.d}\n", "FILE:2: hooks.dir: must be an absolute path"},
+		{"hook socket elsewhere", secretLine + "hooks: {socket: h.sock}\n", "FILE:2: hooks.socket: must be an absolute path, or off"},
+		{"quick hooks", secretLine + "hooks: {timeout: 99ms}\n", "FILE:2: hooks.timeout: must be from 100ms to 1m0s"},
+		{"slow hooks", secretLine + "hooks: {timeout: 61s}\n", "FILE:2: hooks.timeout: must be from 100ms to 1m0s"},
+		{"slow hooks that decide", secretLine + "hooks:\n  pre_message: enforce\n  timeout: 9s\n", "FILE:4: hooks.timeout: must be at most 8s with pre_message: enforce"},
+		{"no hooks at a time", secretLine + "hooks: {max_concurrent: 0}\n", "FILE:2: hooks.max_concurrent: must be from 1 to 64"},
+		{"hooks that demand", secretLine + "hooks: {pre_message: demand}\n", "FILE:2: hooks.pre_message: must be advisory or enforce"},
 		{"metrics as text", secretLine + "metrics: 'true'\n", "FILE:2: metrics: must be true or false"},
 		{"metrics as yes", secretLine + "metrics: yes\n", "FILE:2: metrics: must be true or false"},
 		{"metrics as a number", secretLine + "metrics: 1\n", "FILE:2: metrics: must be true or false"},

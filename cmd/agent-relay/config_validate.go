@@ -69,6 +69,7 @@ func (c *config) validate(already []problem) []problem {
 	v.storage()
 	v.limits()
 	v.agents()
+	v.hooks()
 	return v.found
 }
 

@@ -81,6 +81,7 @@ func (c *config) fields() fields {
 			"failures": integer(&c.Lockout.Failures),
 			"duration": duration(&c.Lockout.Duration),
 		}),
+		"hooks":           object(c.Hooks.fields()),
 		"trusted_proxies": c.readProxies,
 		"agents":          c.readAgents,
 		"metrics":         boolean(func(v bool) { c.Metrics = &v }),

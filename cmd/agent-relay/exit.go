@@ -131,7 +131,7 @@ func codeStatus(code agentrelay.Code) int {
 	switch code {
 	case agentrelay.CodeBadRequest, agentrelay.CodeBodyTooLarge,
 		agentrelay.CodeNotFound, agentrelay.CodeNoSuchAgent, agentrelay.CodeNoSuchMessage,
-		agentrelay.CodeIDConflict:
+		agentrelay.CodeIDConflict, agentrelay.CodeHookRejected:
 		return exitBadData
 	case agentrelay.CodeUnauthenticated, agentrelay.CodeForbidden, agentrelay.CodeLocked,
 		agentrelay.CodeOriginRefused:

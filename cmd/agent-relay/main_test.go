@@ -57,6 +57,9 @@ func (l leakChecked) Run() int {
 //	squatter              serve something that claims to be the broker, and says
 //	                      yes to all; sets SQUATTER
 //	refusing STATUS CODE  serve a broker that refuses all calls; sets REFUSING
+//	appears FILE [TEXT]   wait until there is such a file, with whole lines that
+//	                      hold the text
+//	listens SOCKET        wait until somebody answers at a Unix socket
 //	delivered AGENT ID [stored]
 //	                      wait until the agent was handed the message, or until
 //	                      the broker has it
@@ -82,6 +85,8 @@ func TestScripts(t *testing.T) {
 			"squatter":  scriptSquatter,
 			"refusing":  scriptRefusing,
 			"delivered": scriptDelivered,
+			"appears":   scriptAppears,
+			"listens":   scriptListens,
 		},
 		RequireExplicitExec: true,
 	})
@@ -264,5 +269,32 @@ func scriptDelivered(ts *testscript.TestScript, neg bool, args []string) {
 			err = fmt.Errorf("%s is not there yet", args[1])
 		}
 		return err
+	}))
+}
+
+func scriptAppears(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 || len(args) > 2 {
+		ts.Fatalf("usage: appears FILE [TEXT]")
+	}
+	want := append(args, "")[1]
+	ts.Check(waitFor(func() error {
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		if text := string(data); err == nil && !(strings.HasSuffix(text, "\n") && strings.Contains(text, want)) {
+			err = fmt.Errorf("it holds %q", text)
+		}
+		return err
+	}))
+}
+
+func scriptListens(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: listens SOCKET")
+	}
+	ts.Check(waitFor(func() error {
+		conn, err := net.Dial("unix", args[0])
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	}))
 }

@@ -66,6 +66,7 @@ Exit status: 0 done, 64 wrong usage, 65 the broker cannot use what was sent,
 		a.recentCommand(),
 		a.queryCommand(),
 		a.peersCommand(),
+		a.hooksCommand(),
 		a.versionCommand(),
 	)
 	adoptCommands(root)

@@ -50,7 +50,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	c.Log = f.log
-	p, err := openProcess(ctx, c, a.version, newLogger(a.stderr, c.Log))
+	p, err := a.openProcess(ctx, c, newLogger(a.stderr, c.Log))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // interrupted before it began, which is a clean end too

@@ -26,8 +26,8 @@ func isLoopback(addr net.Addr) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// observers are who is told what happens. Without metrics, nobody is, but those
-// who wait for messages.
+// observers are who is told what happens. Without metrics, these are those who
+// wait for messages, and the hooks.
 type observers struct {
 	arrivals *broker.Arrivals
 	broker   broker.Observer
@@ -41,11 +41,18 @@ type observers struct {
 // newObservers makes them for p, whose broker need not be there yet.
 func (p *process) newObservers(c *config, version string) *observers {
 	o := &observers{arrivals: broker.NewArrivals()}
-	o.events = append(o.events, o.arrivals.Observe)
+	o.events = append(o.events, o.arrivals.Observe, p.boundaries.Observe)
 	if c.showsMetrics(p.listener.Addr()) {
 		m := metrics.New(metrics.Options{
 			Version: version, Log: p.log,
 			Stats: func(ctx context.Context) (store.Stats, error) { return p.broker.Stats(ctx) },
+			Hooks: func() metrics.HookStats {
+				s := p.hooks.Stats()
+				return metrics.HookStats{
+					Events: s.Fired, Failed: s.Failed, Dropped: s.Dropped,
+					Running: s.Running, Waiting: s.Waiting, Queued: s.Queued,
+				}
+			},
 		})
 		o.broker, o.http, o.committed, o.metrics = m, m, m.Committed, m.Text
 		o.events = append(o.events, m.Events)

@@ -9,13 +9,16 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/agent-relay/agent-relay/broker"
+	"github.com/agent-relay/agent-relay/broker/hooks"
 	"github.com/agent-relay/agent-relay/broker/httpapi"
+	"github.com/agent-relay/agent-relay/broker/socket"
 	"github.com/agent-relay/agent-relay/store"
 	"github.com/agent-relay/agent-relay/store/sqlite"
 )
@@ -37,7 +40,11 @@ type process struct {
 	listener net.Listener
 	store    store.Store
 	broker   *broker.Broker
-	http     *http.Server
+	// hookSocket is nil if there is none.
+	hooks      *hooks.Dispatcher
+	boundaries *broker.Boundaries
+	hookSocket *socket.Server
+	http       *http.Server
 	// temporary is a data directory to remove at the end, if any.
 	temporary string
 	// endTimeout bounds a clean end, drainTimeout the part of it in which
@@ -46,9 +53,9 @@ type process struct {
 }
 
 // openProcess opens what c asks for. On an error nothing stays open.
-func openProcess(ctx context.Context, c *config, version string, log *slog.Logger) (*process, error) {
+func (a *app) openProcess(ctx context.Context, c *config, log *slog.Logger) (*process, error) {
 	p := &process{log: log, endTimeout: endTimeout, drainTimeout: drainTimeout}
-	if err := p.open(ctx, c, version); err != nil {
+	if err := p.open(ctx, a, c); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	p.warn(c)
@@ -66,7 +73,7 @@ func (p *process) warn(c *config) {
 	}
 }
 
-func (p *process) open(ctx context.Context, c *config, version string) (err error) {
+func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	if p.listener, err = listen(ctx, c); err != nil {
 		return err
 	}
@@ -77,7 +84,11 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 		}
 		p.temporary = dir
 	}
-	told := p.newObservers(c, version)
+	if p.hooks, err = c.newHooks(a, hooks.Options{Log: p.log}); err != nil {
+		return err
+	}
+	p.boundaries = broker.NewBoundaries(p.hooks, c.Hooks.PreMessage == hooksEnforce)
+	told := p.newObservers(c, a.version)
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{
 		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Observe: told.observe, Committed: told.committed,
 	}})
@@ -85,8 +96,11 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 		return fmt.Errorf("%w (data_dir in %s)", err, c.file)
 	}
 	p.store = opened
+	if err := p.openHookSocket(a, c, dir); err != nil {
+		return err
+	}
 	p.broker, err = broker.Open(ctx, broker.Options{
-		Store: p.store, Arrivals: told.arrivals, Secret: string(c.Secret), RequireSingleUse: c.RequireSingleUse, AllowedTargets: c.allowedTargets(),
+		Store: p.store, Arrivals: told.arrivals, Boundaries: p.boundaries, Secret: string(c.Secret), RequireSingleUse: c.RequireSingleUse, AllowedTargets: c.allowedTargets(),
 		Heartbeat: c.Heartbeat, TTL: c.MessageTTL,
 		Lockout: broker.Lockout{Failures: c.Lockout.Failures, Duration: c.Lockout.Duration},
 		Log:     p.log, Observer: told.broker,
@@ -96,7 +110,7 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 	}
 	p.http = &http.Server{
 		Handler: httpapi.New(httpapi.Options{
-			Broker: p.broker, Version: version, Storage: c.Storage, Log: p.log,
+			Broker: p.broker, Version: a.version, Storage: c.Storage, Log: p.log,
 			PublicHosts: c.PublicHosts, TrustedProxies: c.TrustedProxies,
 			MaxBodyBytes: c.MaxBodyBytes, Lease: c.Lease,
 			PerAgent: c.RateLimit.PerAgent, PerAddress: c.RateLimit.PerAddress,
@@ -109,7 +123,7 @@ func (p *process) open(ctx context.Context, c *config, version string) (err erro
 		MaxHeaderBytes:               maxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	p.log.Info("listening", "addr", p.listener.Addr().String(), "version", version,
+	p.log.Info("listening", "addr", p.listener.Addr().String(), "version", a.version,
 		"config", c.file, "storage", c.Storage, "data_dir", dir)
 	return nil
 }
@@ -137,24 +151,46 @@ func (c *config) allowedTargets() map[string][]string {
 	return acl
 }
 
-// run serves until ctx ends, which is no error, or a part fails. It then ends
-// everything in order.
-func (p *process) run(ctx context.Context) error {
-	// The parts work on until requests under way are answered.
-	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	brokerEnded, httpEnded := make(chan error, 1), make(chan error, 1)
-	go func() { brokerEnded <- p.broker.Run(parts) }()
-	go func() { httpEnded <- p.http.Serve(p.listener) }()
-	p.notify(daemon.SdNotifyReady)
+// part is something of a process that runs until it is ended.
+type part struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+}
 
-	var failure error
+// begin runs a part whatever becomes of ctx. failed is called when it fails.
+func begin(ctx context.Context, failed func(), run func(context.Context) error) *part {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	running := &part{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(running.ended)
+		if running.err = run(ctx); running.err != nil {
+			failed()
+		}
+	}()
+	return running
+}
+
+// end ends a part, and waits for it.
+func (r *part) end() error {
+	r.cancel()
+	<-r.ended
+	return r.err
+}
+
+// run serves until ctx ends, which is no error, or a part fails. It then ends
+// everything in order: who asks, what answers, the hooks, the rules, the store.
+func (p *process) run(ctx context.Context) error {
+	failed := make(chan struct{})
+	fail := sync.OnceFunc(func() { close(failed) })
+	rules := begin(ctx, fail, p.broker.Run)
+	scripts := begin(ctx, fail, p.hooks.Run)
+	sockets := begin(ctx, fail, p.serveSockets)
+	answers := begin(ctx, fail, p.serveHTTP)
+	p.notify(daemon.SdNotifyReady)
 	select {
 	case <-ctx.Done():
-	case failure = <-brokerEnded:
-		brokerEnded <- nil
-	case failure = <-httpEnded:
-		httpEnded <- nil
+	case <-failed:
 	}
 	again := make(chan os.Signal, 1)
 	if p.temporary != "" {
@@ -166,23 +202,38 @@ func (p *process) run(ctx context.Context) error {
 	p.notify(daemon.SdNotifyStopping)
 	return p.end(again, func() error {
 		p.broker.Drain()
-		p.shutdownHTTP()
-		stop()
-		err := errors.Join(failure, <-brokerEnded, p.close())
-		<-httpEnded
-		return err
+		return errors.Join(sockets.end(), answers.end(), scripts.end(), rules.end(), p.close())
 	})
 }
 
-// shutdownHTTP lets requests under way be answered, and cuts off those that
-// take too long.
-func (p *process) shutdownHTTP() {
-	ctx, cancel := context.WithTimeout(context.Background(), p.drainTimeout)
+// serveHTTP serves until ctx ends, and then lets requests under way be
+// answered; those that take too long are cut off.
+func (p *process) serveHTTP(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- p.http.Serve(p.listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.drainTimeout)
 	defer cancel()
-	if err := p.http.Shutdown(ctx); err != nil {
+	if err := p.http.Shutdown(bounded); err != nil {
 		p.log.Warn("cut off requests that were not complete", "error", err)
 		_ = p.http.Close()
 	}
+	<-served
+	return nil
+}
+
+// serveSockets serves the sockets that there are.
+func (p *process) serveSockets(ctx context.Context) error {
+	if p.hookSocket == nil {
+		return nil
+	}
+	err := p.hookSocket.Run(ctx)
+	p.hookSocket = nil // it is closed
+	return err
 }
 
 // end calls shutdown, but does not wait for it longer than p.endTimeout, nor
@@ -210,6 +261,9 @@ func (p *process) close() error {
 	var errs []error
 	if p.listener != nil && p.http == nil {
 		errs = append(errs, p.listener.Close()) // else the server has closed it
+	}
+	if p.hookSocket != nil {
+		errs = append(errs, p.hookSocket.Close())
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())

@@ -26,9 +26,16 @@ func processConfig(t *testing.T) *config {
 	return c
 }
 
+// newTestApp is a program whose user has a home of the test's.
+func newTestApp(t *testing.T) *app {
+	t.Helper()
+	home := t.TempDir()
+	return &app{env: variables("HOME", home, "AppData", home, "LocalAppData", home), version: "test"}
+}
+
 func openTestProcess(t *testing.T, c *config, log io.Writer) *process {
 	t.Helper()
-	p, err := openProcess(t.Context(), c, "test", slog.New(slog.NewTextHandler(log, nil)))
+	p, err := newTestApp(t).openProcess(t.Context(), c, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +194,7 @@ func TestProcessOpenErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := processConfig(t)
 			test.change(t, c)
-			p, err := openProcess(t.Context(), c, "test", slog.New(slog.DiscardHandler))
+			p, err := newTestApp(t).openProcess(t.Context(), c, slog.New(slog.DiscardHandler))
 			if test.want == "" && err == nil {
 				if err := errors.Join(p.listener.Close(), p.close()); err != nil {
 					t.Error(err)

@@ -213,8 +213,16 @@ func TestServeModes(t *testing.T) {
 	if err != nil || len(entries) == 0 {
 		t.Fatalf("got %v, %v", entries, err)
 	}
-	for _, e := range entries {
-		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+	sockets, err := os.ReadDir(filepath.Join(data, "run"))
+	if err != nil || len(sockets) == 0 {
+		t.Fatalf("got %v, %v", sockets, err)
+	}
+	for _, e := range append(entries, sockets...) {
+		want := os.FileMode(0o600)
+		if e.IsDir() {
+			want = 0o700
+		}
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", e.Name(), info.Mode(), err)
 		}
 	}

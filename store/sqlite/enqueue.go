@@ -39,19 +39,46 @@ func (t *tx) enqueue(m agentrelay.Message, fingerprint []byte) (store.Enqueued, 
 		}
 		t.writes = writes // nothing is left of it
 	}
+	known, err := judge(t.one, m, fingerprint)
+	if err == nil && !known.Duplicate {
+		err = noSuchAgent(m.To)
+	}
+	return known, err
+}
+
+// Known looks for a message without storing it.
+func (s *Store) Known(_ context.Context, m agentrelay.Message) (store.Enqueued, error) {
+	sum := m.Fingerprint()
+	known, err := judge(s.one, m, sum[:])
+	if err != nil || known.Duplicate {
+		return known, translate(err)
+	}
+	var registered bool
+	found, err := s.one(`SELECT registered_at IS NOT NULL FROM agents WHERE name = ?`, []any{m.To}, &registered)
+	if err == nil && !(found && registered) {
+		err = noSuchAgent(m.To)
+	}
+	return store.Enqueued{}, translate(err)
+}
+
+// judge holds a message against the stored one of its id, if there is one; one
+// finds it.
+func judge(one func(string, []any, ...any) (bool, error), m agentrelay.Message, fingerprint []byte) (store.Enqueued, error) {
 	var ts int64
 	var known []byte
-	found, err := t.one(`SELECT ts, fingerprint FROM messages WHERE id = ?`, []any{m.ID}, &ts, &known)
+	found, err := one(`SELECT ts, fingerprint FROM messages WHERE id = ?`, []any{m.ID}, &ts, &known)
 	switch {
-	case err != nil:
+	case err != nil || !found:
 		return store.Enqueued{}, err
-	case !found:
-		return store.Enqueued{}, failure(agentrelay.CodeNoSuchAgent, `no agent "`+m.To+`" ever registered`)
 	case !bytes.Equal(known, fingerprint):
 		return store.Enqueued{}, failure(agentrelay.CodeIDConflict,
 			"this id was used before for a different message; send this one under an id of its own")
 	}
 	return store.Enqueued{Duplicate: true, TS: time.UnixMilli(ts)}, nil
+}
+
+func noSuchAgent(name string) error {
+	return failure(agentrelay.CodeNoSuchAgent, `no agent "`+name+`" ever registered`)
 }
 
 // insert stores a message, queued, unless its id is known.

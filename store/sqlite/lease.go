@@ -58,7 +58,7 @@ func (t *tx) lease(q store.LeaseRequest) ([]store.Leased, error) {
 			return nil, err
 		}
 		if first {
-			t.report(store.EventDelivered, &r.Message)
+			t.report(store.EventDelivered, &r.Message).Leased = true
 		}
 		leased[i] = store.Leased{Message: r.view(t.instant), First: first}
 		leased[i].LeaseID = r.leaseID

@@ -142,6 +142,29 @@ var enqueueExamples = []example{
 		f.wantEqual("cursor", f.poll(ben, "").Cursor, f.cursor(ben, 1))
 		f.wantWoken(ben, 1)
 	}},
+	{"what is known can be told without storing anything", func(f *fixture) {
+		known, err := f.store.Known(ctx, message("m1"))
+		f.must(err)
+		f.wantEqual("a new message", known, store.Enqueued{})
+		f.wantInbox(ben)
+		f.send("m1")
+		f.forget()
+		known, err = f.store.Known(ctx, message("m1"))
+		f.must(err)
+		f.wantEqual("a duplicate", known, store.Enqueued{Duplicate: true, TS: start})
+		other := message("m1")
+		other.Body = []byte(`1`)
+		_, err = f.store.Known(ctx, other)
+		f.wantError(err, agentrelay.ErrIDConflict)
+		for _, name := range []string{ghost, "nobody"} {
+			m := message("m2")
+			m.To = name
+			_, err = f.store.Known(ctx, m)
+			f.wantError(err, agentrelay.ErrNoSuchAgent)
+		}
+		f.wantInbox(ben, "m1")
+		f.wantEvents()
+	}},
 	{"the same again is a duplicate in every state", func(f *fixture) {
 		f.send("m1")
 		leased := f.lease(time.Minute)

@@ -47,7 +47,7 @@ var eventExamples = []example{
 		f.must(f.store.Delivered(ctx, []string{"m1"}, f.clock.Now()))
 		f.wantEvents()
 		f.leaseAll(ben, 2, time.Minute)
-		f.wantEvents("delivered m2")
+		f.wantEvents("delivered m2, leased")
 		f.must(f.store.Delivered(ctx, []string{"m2"}, f.clock.Now()))
 		f.wantEvents()
 	}},
@@ -69,7 +69,7 @@ var eventExamples = []example{
 	{"the late receipt of a message that has ended is all that is new", func(f *fixture) {
 		f.send("m1")
 		f.wantSettled(f.lease(time.Minute), agentrelay.OutcomeCompleted, completed)
-		f.wantEvents("accepted m1", "delivered m1", "done m1")
+		f.wantEvents("accepted m1", "delivered m1, leased", "done m1")
 		f.acknowledge(store.Acknowledgement{Agent: ben, ID: "m1"})
 		f.wantEvents("accepted receipt of m1")
 	}},
@@ -104,7 +104,7 @@ var eventExamples = []example{
 		f.send("m1")
 		f.wantSettled(f.lease(time.Minute), agentrelay.OutcomeRetry, retried)
 		f.wantSettled(f.lease(time.Minute), agentrelay.OutcomeRetry, store.Settled{Status: agentrelay.StatusFailed, Attempts: 2})
-		f.wantEvents("accepted m1", "delivered m1", "requeued m1", "failed m1, given up", "accepted receipt of m1")
+		f.wantEvents("accepted m1", "delivered m1, leased", "requeued m1", "failed m1, given up", "accepted receipt of m1")
 	}},
 	{"a lease that ran out is told by whoever finds it", func(f *fixture) {
 		for _, c := range []struct {
@@ -136,7 +136,7 @@ var eventExamples = []example{
 		f.clock.Advance(time.Minute)
 		f.forget()
 		f.leaseAll(ben, 1, time.Minute)
-		f.wantEvents("requeued m6", "delivered m7")
+		f.wantEvents("requeued m6", "delivered m7, leased")
 	}},
 	{"a lease given back makes the hand-over void that it recorded", func(f *fixture) {
 		f.send("m1", "m2")
@@ -148,7 +148,7 @@ var eventExamples = []example{
 		}
 		f.wantEvents("requeued m1, undelivered", "requeued m2")
 		f.leaseAll(ben, 2, time.Minute)
-		f.wantEvents("delivered m1")
+		f.wantEvents("delivered m1, leased")
 	}},
 	{"so does one given back past its message's time", func(f *fixture) {
 		f.send("m1")

@@ -63,10 +63,17 @@ func (m *machine) sendAgain(t *rapid.T) {
 }
 
 func (m *machine) enqueue(msg agentrelay.Message) {
+	known, unfit := m.store.Known(ctx, msg)
 	got, err := m.store.Enqueue(ctx, msg)
 	want, refused := m.model.enqueue(msg)
 	if m.wantSame(err, refused) {
 		m.wantEqual("answer", got, want)
+	}
+	if m.wantSame(unfit, refused) {
+		if !want.Duplicate {
+			want = store.Enqueued{}
+		}
+		m.wantEqual("what was known", known, want)
 	}
 	m.finish()
 }

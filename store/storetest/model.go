@@ -236,7 +236,7 @@ func (m *model) take(r *row, lease string, d time.Duration) {
 	r.Status, r.lease, r.LeaseUntil = agentrelay.StatusLeased, lease, m.steady.Add(d)
 	if r.firstHandOver = r.DeliveredAt.IsZero(); r.firstHandOver {
 		r.DeliveredAt = m.clock.Now()
-		m.took(r, store.Event{Kind: store.EventDelivered})
+		m.took(r, store.Event{Kind: store.EventDelivered, Leased: true})
 	}
 }
 

@@ -84,6 +84,9 @@ func short(e store.Event, m agentrelay.Message) string {
 		what = "receipt of " + m.ReplyTo
 	}
 	text := fmt.Sprint(e.Kind, " ", what)
+	if e.Leased {
+		text += ", leased"
+	}
 	if e.GivenUp {
 		text += ", given up"
 	}
