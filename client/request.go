@@ -25,17 +25,27 @@ func Reply(to agentrelay.Message, body json.RawMessage) Outgoing {
 	}
 }
 
-// Request sends m as a request and waits for the reply: the message of the
+// Request is Ask, and acknowledges the reply. One that could not be
+// acknowledged stays in the inbox, and is returned with that error.
+func (c *Client) Request(ctx context.Context, m Outgoing) (agentrelay.Message, error) {
+	reply, err := c.Ask(ctx, m)
+	if err == nil {
+		_, err = c.Ack(ctx, reply.ID, AckOptions{})
+	}
+	return reply, err
+}
+
+// Ask sends m as a request and waits for the reply: the message of the
 // recipient whose parentId is the request's id. It registers the agent, so
-// that the reply can be sent, and acknowledges the reply. An error receipt
-// ends the wait with ErrUndelivered, and ctx with its error: bound it, since
-// nobody need answer. A reply that comes later stays in the inbox, and so does
-// one that could not be acknowledged, which is returned with that error.
+// that the reply can be sent. The reply stays in the inbox until the caller
+// acknowledges it. An error receipt ends the wait with ErrUndelivered, and ctx
+// with its error: bound it, since nobody need answer. A reply that comes later
+// stays in the inbox.
 //
 // Sent again under the same ID, a request also finds the reply that came to it
 // before and was not acknowledged. The reply is read, not pulled: an agent that
 // asks lets no Work take it first.
-func (c *Client) Request(ctx context.Context, m Outgoing) (agentrelay.Message, error) {
+func (c *Client) Ask(ctx context.Context, m Outgoing) (agentrelay.Message, error) {
 	if err := c.Register(ctx); err != nil {
 		return agentrelay.Message{}, err
 	}
@@ -83,8 +93,7 @@ func (c *Client) Request(ctx context.Context, m Outgoing) (agentrelay.Message, e
 	case !errors.Is(err, errLeft):
 		return agentrelay.Message{}, err
 	}
-	_, err = c.Ack(ctx, reply.ID, AckOptions{})
-	return reply, err
+	return reply, nil
 }
 
 // refusal is the error that an error receipt tells; nil for any other.

@@ -111,7 +111,7 @@ To end a message as failed, for its sender to know, use "agent-relay ack ID
 			ID       string            `json:"id"`
 			Status   agentrelay.Status `json:"status"`
 			Attempts int               `json:"attempts"`
-		}{s.ID, settled.Status, settled.Attempts}, "%s, %d failed attempts", settled.Status, settled.Attempts)
+		}{s.ID, settled.Status, settled.Attempts}, "%s, failed attempts: %d", settled.Status, settled.Attempts)
 	})
 	return cmd
 }

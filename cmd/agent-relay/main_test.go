@@ -56,6 +56,7 @@ func (l leakChecked) Run() int {
 //	stranger              serve something that is no broker; sets STRANGER
 //	squatter              serve something that claims to be the broker, and says
 //	                      yes to all; sets SQUATTER
+//	silent                listen, and never answer; sets SILENT
 //	refusing STATUS CODE  serve a broker that refuses all calls; sets REFUSING
 //	appears FILE [TEXT]   wait until there is such a file, with whole lines that
 //	                      hold the text
@@ -83,6 +84,7 @@ func TestScripts(t *testing.T) {
 			"capture":   scriptCapture,
 			"stranger":  scriptStranger,
 			"squatter":  scriptSquatter,
+			"silent":    scriptSilent,
 			"refusing":  scriptRefusing,
 			"delivered": scriptDelivered,
 			"appears":   scriptAppears,
@@ -233,6 +235,16 @@ func scriptSquatter(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	ts.Defer(server.Close)
 	ts.Setenv("SQUATTER", server.URL)
+}
+
+func scriptSilent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: silent")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv("SILENT", "http://"+l.Addr().String())
 }
 
 func scriptRefusing(ts *testscript.TestScript, neg bool, args []string) {

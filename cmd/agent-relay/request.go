@@ -43,32 +43,43 @@ the recipient fails the request or it expires, the exit status is 1.` + connecti
 		m.Body, err = a.body(cmd.Context(), args[1:], *body, cmd.Flags().Changed(bodyFlag))
 		return err
 	}
-	cmd.RunE = a.calling(flags, false, func(ctx context.Context, _ []string, c *client.Client, d *display) error {
-		return a.request(ctx, c, d, m, timeout)
+	ask := a.calling(flags, false, func(ctx context.Context, _ []string, c *client.Client, d *display) error {
+		return a.request(ctx, c, d, &m)
 	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		outer := cmd.Context()
+		limited, cancel := context.WithTimeout(outer, timeout)
+		defer cancel()
+		cmd.SetContext(limited)
+		err := ask(cmd, args)
+		if !errors.Is(err, context.DeadlineExceeded) || outer.Err() != nil {
+			return err
+		}
+		if m.ID == "" {
+			return &exitError{exitTryAgain, fmt.Errorf("the broker did not answer within %v", timeout)}
+		}
+		return &exitError{exitTryAgain, fmt.Errorf("no reply within %v; to go on waiting for it, add --id %s", timeout, m.ID)}
+	}
 	return cmd
 }
 
-func (a *app) request(ctx context.Context, c *client.Client, d *display, m client.Outgoing, timeout time.Duration) (err error) {
+func (a *app) request(ctx context.Context, c *client.Client, d *display, m *client.Outgoing) (err error) {
 	if m.ID == "" {
 		if m.ID, err = client.NewID(); err != nil {
 			return err
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	reply, err := c.Request(limited, m)
-	if reply.ID != "" {
-		// Even if it could not be acknowledged.
-		d.body(&reply)
+	reply, err := c.Ask(ctx, *m)
+	if err != nil {
+		return maybeSent(err, m.ID)
 	}
-	switch {
-	case err == nil, ctx.Err() != nil, errors.Is(err, client.ErrUndelivered):
+	// Until it is written out, the reply stays where it is.
+	d.body(&reply)
+	if err := d.flush(); err != nil {
 		return err
-	case errors.Is(err, context.DeadlineExceeded):
-		return &exitError{exitTryAgain, fmt.Errorf("no reply within %v; to go on waiting for it, add --id %s", timeout, m.ID)}
 	}
-	return maybeSent(err, m.ID)
+	_, err = c.Ack(ctx, reply.ID, client.AckOptions{})
+	return err
 }
 
 // body shows what a message says, and nothing else.

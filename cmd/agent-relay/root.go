@@ -40,10 +40,12 @@ Exit status: 0 done, 64 wrong usage, 65 the broker cannot use what was sent,
 			_ = cmd.Help()
 			return &exitError{status: exitUsage}
 		},
+		Version:                    a.version,
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 	}
+	root.SetVersionTemplate("agent-relay {{.Version}}\n")
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
