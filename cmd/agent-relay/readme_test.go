@@ -132,3 +132,28 @@ func TestReadmeGo(t *testing.T) {
 		t.Errorf("%v: %s", err, &said)
 	}
 }
+
+// TestReadmeHook installs the hook that the README shows, and tries it where
+// notify-send only notes what it is told.
+func TestReadmeHook(t *testing.T) {
+	for _, tool := range []string{"sh", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			cannotRun(t, "README.md's hook cannot run here: %v", err)
+		}
+	}
+	home, bin := t.TempDir(), t.TempDir()
+	told := filepath.Join(home, "told")
+	notify := "#!/bin/sh\nprintf '%s|' \"$@\" >>" + told + "\n"
+	if err := os.WriteFile(filepath.Join(bin, "notify-send"), []byte(notify), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", readmeBlocks(t, "Hooks", "sh")[0])
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "notify") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if text, err := os.ReadFile(told); err != nil || string(text) != "--|alpha to beta|hello|" {
+		t.Errorf("the desktop was told %q, %v", text, err)
+	}
+}
