@@ -61,9 +61,7 @@ func (l leakChecked) Run() int {
 //	appears FILE [TEXT]   wait until there is such a file, with whole lines that
 //	                      hold the text
 //	listens SOCKET        wait until somebody answers at a Unix socket
-//	delivered AGENT ID [stored]
-//	                      wait until the agent was handed the message, or until
-//	                      the broker has it
+//	stored AGENT ID       wait until the broker has a message of the agent's
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -77,18 +75,18 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"config":    scriptConfig,
-			"ready":     scriptReady,
-			"peer":      scriptPeer,
-			"status":    scriptStatus,
-			"capture":   scriptCapture,
-			"stranger":  scriptStranger,
-			"squatter":  scriptSquatter,
-			"silent":    scriptSilent,
-			"refusing":  scriptRefusing,
-			"delivered": scriptDelivered,
-			"appears":   scriptAppears,
-			"listens":   scriptListens,
+			"config":   scriptConfig,
+			"ready":    scriptReady,
+			"peer":     scriptPeer,
+			"status":   scriptStatus,
+			"capture":  scriptCapture,
+			"stranger": scriptStranger,
+			"squatter": scriptSquatter,
+			"silent":   scriptSilent,
+			"refusing": scriptRefusing,
+			"stored":   scriptStored,
+			"appears":  scriptAppears,
+			"listens":  scriptListens,
 		},
 		RequireExplicitExec: true,
 	})
@@ -268,16 +266,16 @@ func scriptRefusing(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("REFUSING", server.URL)
 }
 
-func scriptDelivered(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 || len(args) == 3 && args[2] != "stored" || len(args) > 3 {
-		ts.Fatalf("usage: delivered AGENT ID [stored]")
+func scriptStored(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: stored AGENT ID")
 	}
 	c, err := client.New(client.Options{URL: ts.Getenv("URL"), Agent: args[0], Secret: scriptSecret, Pauses: client.NoRetries})
 	ts.Check(err)
 	defer c.Close()
 	ts.Check(waitFor(func() error {
 		found, err := c.Status(context.Background(), args[1])
-		if err == nil && (found[0].Status == client.StatusNotFound || len(args) == 2 && found[0].DeliveredAt.IsZero()) {
+		if err == nil && found[0].Status == client.StatusNotFound {
 			err = fmt.Errorf("%s is not there yet", args[1])
 		}
 		return err
