@@ -13,6 +13,7 @@ type Code string
 const (
 	CodeBadRequest       Code = "bad_request"
 	CodeUnauthenticated  Code = "unauthenticated"
+	CodeUnknownAgent     Code = "unknown_agent"
 	CodeLocked           Code = "locked"
 	CodeForbidden        Code = "forbidden"
 	CodeOriginRefused    Code = "origin_refused"
@@ -34,7 +35,7 @@ const (
 // Codes lists every code, in the order of PROTOCOL.md's table.
 func Codes() []Code {
 	return []Code{
-		CodeBadRequest, CodeUnauthenticated, CodeLocked, CodeForbidden, CodeOriginRefused,
+		CodeBadRequest, CodeUnauthenticated, CodeUnknownAgent, CodeLocked, CodeForbidden, CodeOriginRefused,
 		CodeNoSuchAgent, CodeNoSuchMessage, CodeNotFound, CodeMethodNotAllowed,
 		CodeNotLeased, CodeLeaseMismatch, CodeBodyTooLarge, CodeMisdirected,
 		CodeIDConflict, CodeHookRejected, CodeRateLimited, CodeBusy, CodeStorageFull,
@@ -93,6 +94,7 @@ type Error struct {
 var (
 	ErrBadRequest      = &Error{Code: CodeBadRequest}
 	ErrUnauthenticated = &Error{Code: CodeUnauthenticated}
+	ErrUnknownAgent    = &Error{Code: CodeUnknownAgent}
 	ErrLocked          = &Error{Code: CodeLocked}
 	ErrForbidden       = &Error{Code: CodeForbidden}
 	ErrNoSuchAgent     = &Error{Code: CodeNoSuchAgent}

@@ -119,7 +119,7 @@ func answeredToAll(e *agentrelay.Error) bool {
 	case agentrelay.CodeUnauthenticated:
 		return e.Reason != agentrelay.ReasonTimestampSkew && e.Reason != agentrelay.ReasonReplayed &&
 			e.Reason != agentrelay.ReasonBeforeStart && e.Reason != agentrelay.ReasonSingleUseRequired
-	case agentrelay.CodeLocked, agentrelay.CodeOriginRefused, agentrelay.CodeMisdirected,
+	case agentrelay.CodeUnknownAgent, agentrelay.CodeLocked, agentrelay.CodeOriginRefused, agentrelay.CodeMisdirected,
 		agentrelay.CodeBodyTooLarge, agentrelay.CodeRateLimited, agentrelay.CodeBusy:
 		return true
 	}

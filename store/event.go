@@ -17,13 +17,15 @@ const (
 	EventDelivered EventKind = "delivered"
 	// EventDone: the message was acknowledged with success, or completed.
 	EventDone EventKind = "done"
-	// EventFailed: it was acknowledged with an error, or its attempts are spent.
+	// EventFailed: it was acknowledged with an error or cancelled, or its
+	// attempts are spent.
 	EventFailed EventKind = "failed"
 	// EventExpired: its time was over. A message shows as expired from that
 	// time on; the event comes when a sweep or the end of its lease records it.
 	EventExpired EventKind = "expired"
 	// EventRequeued: it was queued again, under a new position: its lease ran
-	// out, was given back or ended with a retry, or its expiry was taken back.
+	// out, was given back or ended with a retry, its expiry was taken back, or
+	// an operator asked for it.
 	EventRequeued EventKind = "requeued"
 )
 
@@ -40,9 +42,10 @@ type Event struct {
 	TS, At time.Time
 	// Leased says of EventDelivered that Lease recorded it; see Undelivered.
 	Leased bool
-	// GivenUp says of EventFailed that attempts are spent; else the recipient
-	// acknowledged the message with an error.
-	GivenUp bool
+	// GivenUp says of EventFailed that attempts are spent, Cancelled that an
+	// operator ended the message; else the recipient acknowledged it with an
+	// error.
+	GivenUp, Cancelled bool
 	// Undelivered says of EventRequeued and EventExpired that the lease which
 	// was given back had recorded the first hand-over, and that this no longer
 	// counts: the EventDelivered that was reported is void, and there is

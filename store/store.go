@@ -15,7 +15,9 @@
 //	   └─ queued or lapsed past its time to live ─────────────> expired
 //
 // An acknowledgement ends a message in any state. A message that is queued
-// again takes a new position, so that it is seen again.
+// again takes a new position, so that it is seen again. An operator may cancel
+// what is queued or leased, which makes it failed, and requeue a message in any
+// state.
 //
 // # Events
 //
@@ -51,18 +53,32 @@ import (
 
 // Store keeps agents and their messages.
 type Store interface {
+	Registry
+	Inboxes
+
 	// Epoch is the random name of this database, made with it.
 	Epoch() string
 
-	// Register makes agent known, so that messages may be sent to it, and
-	// records that it was seen. Repeating it is harmless.
-	Register(ctx context.Context, agent string) error
-	// Touch records when registered agents were last seen. Names that are not
-	// registered are ignored, and no time moves back.
-	Touch(ctx context.Context, seen map[string]time.Time) error
-	// Agents returns the registered agents, sorted by name.
-	Agents(ctx context.Context) ([]Agent, error)
+	// Sweep does what time has made due: leases that are over, expiry, the
+	// erasure of bodies, the removal of rows. It does a bounded amount and
+	// returns how long until it should be called again.
+	Sweep(ctx context.Context) (next time.Duration, err error)
 
+	// Stats tells how much there is. What it costs may grow with what is queued
+	// and leased, so callers keep its answer for a while; it hinders no write.
+	Stats(ctx context.Context) (Stats, error)
+	// Probe makes a durable write, to show that the store can.
+	Probe(ctx context.Context) error
+	// Failed is closed when the store can no longer write and must be opened
+	// anew; Err then says why.
+	Failed() <-chan struct{}
+	Err() error
+	// Close waits for what was begun, and releases the database.
+	Close() error
+}
+
+// Inboxes are the messages.
+type Inboxes interface {
 	// Enqueue stores a message under the next position of its recipient's
 	// inbox and sets its TS. A message of the same id is looked for first: an
 	// equal one is reported as a duplicate and nothing is stored, any other is
@@ -109,22 +125,17 @@ type Store interface {
 	// newest first, in any state.
 	Query(ctx context.Context, f Filter) ([]agentrelay.Message, error)
 
-	// Sweep does what time has made due: leases that are over, expiry, the
-	// erasure of bodies, the removal of rows. It does a bounded amount and
-	// returns how long until it should be called again.
-	Sweep(ctx context.Context) (next time.Duration, err error)
-
-	// Stats tells how much there is. What it costs may grow with what is queued
-	// and leased, so callers keep its answer for a while; it hinders no write.
-	Stats(ctx context.Context) (Stats, error)
-	// Probe makes a durable write, to show that the store can.
-	Probe(ctx context.Context) error
-	// Failed is closed when the store can no longer write and must be opened
-	// anew; Err then says why.
-	Failed() <-chan struct{}
-	Err() error
-	// Close waits for what was begun, and releases the database.
-	Close() error
+	// Requeue queues a message again for an operator, whatever became of it:
+	// as if it had just been sent, but with its id and first position. Attempts
+	// and error are cleared, its time to live begins anew, and its next outcome
+	// gets a receipt of its own. CodeNoSuchMessage; CodeBadRequest once the body
+	// is erased.
+	Requeue(ctx context.Context, id string) error
+	// Cancel makes a message that is queued or leased failed, with the error
+	// Cancelled, and puts an error receipt into its sender's inbox, unless it is
+	// a receipt itself. Repeating it is harmless. CodeNoSuchMessage;
+	// CodeBadRequest if the message ended otherwise.
+	Cancel(ctx context.Context, id string) error
 }
 
 // Options are what every driver needs to be opened.
@@ -162,11 +173,8 @@ const (
 	ClockTolerance = time.Second
 )
 
-// Agent is a registered agent.
-type Agent struct {
-	Name     string
-	LastSeen time.Time
-}
+// Cancelled is the error of a message that an operator ended.
+const Cancelled = "cancelled"
 
 // Enqueued is the result of Enqueue.
 type Enqueued struct {

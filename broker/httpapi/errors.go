@@ -14,6 +14,7 @@ import (
 var statuses = map[agentrelay.Code]int{
 	agentrelay.CodeBadRequest:       http.StatusBadRequest,
 	agentrelay.CodeUnauthenticated:  http.StatusUnauthorized,
+	agentrelay.CodeUnknownAgent:     http.StatusUnauthorized,
 	agentrelay.CodeLocked:           http.StatusForbidden,
 	agentrelay.CodeForbidden:        http.StatusForbidden,
 	agentrelay.CodeOriginRefused:    http.StatusForbidden,

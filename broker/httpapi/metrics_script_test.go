@@ -104,6 +104,7 @@ func counted(locked, polled float64) map[string]float64 {
 		`auth_failures_total{reason="replayed"}`:            0,
 		`auth_failures_total{reason="before_start"}`:        0,
 		`auth_failures_total{reason="single_use_required"}`: 0,
+		`auth_failures_total{reason="unknown_agent"}`:       0,
 		`hooks_events_total`:                                0,
 		`hooks_failed_total`:                                0,
 		`hooks_dropped_total`:                               0,
@@ -121,6 +122,7 @@ func counted(locked, polled float64) map[string]float64 {
 		`messages_acked_total{outcome="error"}`:        1, // m2
 		`messages_failed_total{reason="acknowledged"}`: 1,
 		`messages_failed_total{reason="attempts"}`:     1, // m3
+		`messages_failed_total{reason="cancelled"}`:    0,
 		`messages_expired_total`:                       1,
 		`messages_requeued_total`:                      3, // m3
 		`messages_queued`:                              5, // m6 and the receipts

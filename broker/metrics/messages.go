@@ -12,6 +12,7 @@ type messageCounters struct {
 	acceptedMessage, acceptedReceipt  prometheus.Counter
 	delivered, ackedOK, ackedError    prometheus.Counter
 	failedAcknowledged, failedGivenUp prometheus.Counter
+	failedCancelled                   prometheus.Counter
 	expired, requeued                 prometheus.Counter
 	duplicate, conflict               prometheus.Counter
 }
@@ -28,6 +29,7 @@ func newMessageCounters(r registrar) messageCounters {
 		ackedOK:            acked.WithLabelValues("ok"),
 		ackedError:         acked.WithLabelValues("error"),
 		failedAcknowledged: failed.WithLabelValues("acknowledged"),
+		failedCancelled:    failed.WithLabelValues("cancelled"),
 		failedGivenUp:      failed.WithLabelValues("attempts"),
 		expired:            one("messages_expired_total", "Messages whose time was over."),
 		requeued:           one("messages_requeued_total", "Messages that were queued again."),
@@ -56,9 +58,12 @@ func (c *messageCounters) count(e *store.Event) {
 	case store.EventDone:
 		c.ackedOK.Inc()
 	case store.EventFailed:
-		if e.GivenUp {
+		switch {
+		case e.GivenUp:
 			c.failedGivenUp.Inc()
-		} else {
+		case e.Cancelled:
+			c.failedCancelled.Inc()
+		default:
 			c.ackedError.Inc()
 			c.failedAcknowledged.Inc()
 		}

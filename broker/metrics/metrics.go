@@ -94,7 +94,7 @@ func New(o Options) *Metrics {
 		return authFailed.WithLabelValues(string(reason))
 	}
 	// A rate begins with a zero.
-	for _, reason := range agentrelay.Reasons() {
+	for _, reason := range append(agentrelay.Reasons(), agentrelay.Reason(agentrelay.CodeUnknownAgent)) {
 		m.authFailed.get(reason)
 	}
 	for _, limit := range []string{"per_agent", "per_address"} {

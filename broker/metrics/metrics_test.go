@@ -58,6 +58,8 @@ func TestRatesBeginWithZero(t *testing.T) {
 		`http_rate_limited_total{limit="per_address"} 0`,
 		`locked_requests_total 0`,
 		`messages_failed_total{reason="attempts"} 0`,
+		`messages_failed_total{reason="cancelled"} 0`,
+		`auth_failures_total{reason="unknown_agent"} 0`,
 	} {
 		if !strings.Contains(string(text), "\n"+namespace+"_"+line+"\n") {
 			t.Errorf("%s is missing", line)
@@ -76,6 +78,7 @@ func TestEvents(t *testing.T) {
 		m.messages.ackedOK:         {Kind: store.EventDone},
 		m.messages.ackedError:      {Kind: store.EventFailed},
 		m.messages.failedGivenUp:   {Kind: store.EventFailed, GivenUp: true},
+		m.messages.failedCancelled: {Kind: store.EventFailed, Cancelled: true},
 		m.messages.expired:         {Kind: store.EventExpired, Undelivered: true},
 		m.messages.requeued:        {Kind: store.EventRequeued, Undelivered: true},
 	} {
@@ -85,7 +88,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%+v twice counted %v", e, got)
 		}
 		want := 2.0
-		if e.Kind == store.EventFailed && !e.GivenUp {
+		if e.Kind == store.EventFailed && !e.GivenUp && !e.Cancelled {
 			want = 4
 		}
 		if got := total(t, m) - before; got != want {

@@ -133,7 +133,7 @@ func codeStatus(code agentrelay.Code) int {
 		agentrelay.CodeNotFound, agentrelay.CodeNoSuchAgent, agentrelay.CodeNoSuchMessage,
 		agentrelay.CodeIDConflict, agentrelay.CodeHookRejected:
 		return exitBadData
-	case agentrelay.CodeUnauthenticated, agentrelay.CodeForbidden, agentrelay.CodeLocked,
+	case agentrelay.CodeUnauthenticated, agentrelay.CodeUnknownAgent, agentrelay.CodeForbidden, agentrelay.CodeLocked,
 		agentrelay.CodeOriginRefused:
 		return exitRefused
 	}

@@ -170,7 +170,8 @@ func (t *tx) end(r *row, status agentrelay.Status, text string) error {
 	if status == agentrelay.StatusFailed {
 		kind = store.EventFailed
 	}
-	t.report(kind, &r.Message).GivenUp = r.givenUp
+	e := t.report(kind, &r.Message)
+	e.GivenUp, e.Cancelled = r.givenUp, r.cancelled
 	return t.exec(`UPDATE messages SET status = ?, error = ?, attempts = ?, lease_id = NULL, ended_leases = ?, due_at = ? WHERE seq = ?`,
 		string(status), text, r.Attempts, string(r.ended), due, r.seq)
 }

@@ -48,6 +48,27 @@ func TestQueryPlans(t *testing.T) {
 			"SEARCH messages USING INDEX messages_queued (recipient=? AND position>?)",
 			"SEARCH messages USING COVERING INDEX messages_leased (recipient=? AND due_at>? AND due_at<?)",
 		}},
+		"agent":        {agentQuery, []string{"SEARCH agents USING PRIMARY KEY (name=?)"}},
+		"agent's keys": {agentKeysQuery, []string{"SEARCH agent_keys USING PRIMARY KEY (agent=?)", "USE TEMP B-TREE FOR ORDER BY"}}, // a handful
+		"end keys":     {endKeysQuery, []string{"SEARCH agent_keys USING PRIMARY KEY (agent=?)"}},
+		"drop keys":    {dropKeysQuery, []string{"SEARCH agent_keys USING PRIMARY KEY (agent=?)"}},
+		"good keys":    {goodKeysQuery, []string{"SEARCH agent_keys USING PRIMARY KEY (agent=?)"}},
+		"key was used": {usedKeyQuery, []string{"SEARCH agent_keys USING PRIMARY KEY (agent=? AND id=?)"}},
+		// What waits in one inbox, and in all.
+		"inbox's backlog": {oneBacklogQuery, []string{
+			"COMPOUND QUERY",
+			"LEFT-MOST SUBQUERY",
+			"SEARCH messages USING COVERING INDEX messages_queued (recipient=?)",
+			"UNION ALL",
+			"SEARCH messages USING COVERING INDEX messages_leased (recipient=?)",
+		}},
+		"backlogs": {allBacklogQuery, []string{
+			"COMPOUND QUERY",
+			"LEFT-MOST SUBQUERY",
+			"SCAN messages USING COVERING INDEX messages_queued",
+			"UNION ALL",
+			"SCAN messages USING COVERING INDEX messages_leased",
+		}},
 		"inbox's range": {rangeQuery, []string{
 			"SEARCH messages USING COVERING INDEX messages_inbox (recipient=?)",
 			"SEARCH messages USING COVERING INDEX messages_inbox (recipient=?)",

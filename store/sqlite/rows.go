@@ -40,7 +40,7 @@ type row struct {
 	stage         int
 	dueAt         int64
 	// What the transaction found, and its events tell; see store.Event.
-	givenUp, undelivered bool
+	givenUp, cancelled, undelivered bool
 }
 
 func (r *row) scan(from interface{ Scan(...any) error }) error {
@@ -134,16 +134,20 @@ func (t *tx) find(id string) (*row, error) {
 	return list[0], nil
 }
 
+// mustFind reads one message by its id.
+func (t *tx) mustFind(id string) (*row, error) {
+	r, err := t.find(id)
+	if err == nil && r == nil {
+		err = failure(agentrelay.CodeNoSuchMessage, "no message has this id, or it was forgotten after its time")
+	}
+	return r, err
+}
+
 // findFor reads a message that must be of agent's inbox.
 func (t *tx) findFor(agent, id string) (*row, error) {
-	r, err := t.find(id)
-	switch {
-	case err != nil:
-		return nil, err
-	case r == nil:
-		return nil, failure(agentrelay.CodeNoSuchMessage, "no message has this id, or it was forgotten after its time")
-	case r.To != agent:
+	r, err := t.mustFind(id)
+	if err == nil && r.To != agent {
 		return nil, failure(agentrelay.CodeForbidden, "only the recipient of a message can do this")
 	}
-	return r, nil
+	return r, err
 }

@@ -80,7 +80,7 @@ func TestOpenRefuses(t *testing.T) {
 				}
 				change(t, dir, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)`)
 			},
-			"newer than the 1 this program knows; use a newer agent-relay",
+			"newer than the 2 this program knows; use a newer agent-relay",
 		},
 		"a file where the directory should be": {
 			func(t *testing.T, dir string) {

@@ -154,11 +154,21 @@ var reopenExamples = []example{
 				_, err := s.Renew(ctx, store.Renewal{Agent: ben, ID: "m1", For: time.Minute})
 				return err
 			},
-			"Release":  func() error { return s.Release(ctx, ben, []store.Leased{{Message: message("m1")}}) },
-			"Messages": func() error { _, err := s.Messages(ctx, ben, []string{"m1"}); return err },
-			"Query":    func() error { _, err := s.Query(ctx, store.Filter{Agent: ben, Limit: 1, MaxBytes: 1}); return err },
-			"Sweep":    func() error { _, err := s.Sweep(ctx); return err },
-			"Probe":    func() error { return s.Probe(ctx) },
+			"Release":     func() error { return s.Release(ctx, ben, []store.Leased{{Message: message("m1")}}) },
+			"Messages":    func() error { _, err := s.Messages(ctx, ben, []string{"m1"}); return err },
+			"Query":       func() error { _, err := s.Query(ctx, store.Filter{Agent: ben, Limit: 1, MaxBytes: 1}); return err },
+			"Backlog":     func() error { _, err := s.Backlog(ctx, ""); return err },
+			"AddAgent":    func() error { _, err := s.AddAgent(ctx, ghost, store.AgentPatch{}, aKey("k1")); return err },
+			"UpdateAgent": func() error { _, err := s.UpdateAgent(ctx, ben, store.AgentPatch{}); return err },
+			"RemoveAgent": func() error { return s.RemoveAgent(ctx, ben) },
+			"AddKey":      func() error { _, err := s.AddKey(ctx, ben, aKey("k1")); return err },
+			"RotateKey":   func() error { _, err := s.RotateKey(ctx, ben, aKey("k1"), start); return err },
+			"RevokeKey":   func() error { _, err := s.RevokeKey(ctx, ben, "k1"); return err },
+			"Used":        func() error { return s.Used(ctx, map[store.KeyName]time.Time{{Agent: ben, ID: "k1"}: start}) },
+			"Requeue":     func() error { return s.Requeue(ctx, "m1") },
+			"Cancel":      func() error { return s.Cancel(ctx, "m1") },
+			"Sweep":       func() error { _, err := s.Sweep(ctx); return err },
+			"Probe":       func() error { return s.Probe(ctx) },
 		}
 		for name, call := range calls {
 			if err := call(); err == nil {

@@ -33,6 +33,8 @@ type machine struct {
 	woken map[string]int
 	// sweeping says that what is to be checked is a sweep.
 	sweeping bool
+	// keys counts the keys that were made.
+	keys int
 	// began is the monotonic time at start.
 	began time.Duration
 }
@@ -100,6 +102,9 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		{"acknowledge", 1, m.acknowledge},
 		{"messages", 1, m.messages},
 		{"query", 1, m.query},
+		{"requeue", 1, m.requeue},
+		{"cancel", 1, m.cancel},
+		{"administer", 2, m.administer},
 		{"advance", 3, m.advance},
 		{"jump", 1, m.jump},
 		{"reopen", 1, m.reopen},
@@ -128,6 +133,12 @@ func (m *machine) check(*rapid.T) {
 	agents, err := m.store.Agents(ctx)
 	m.must(err)
 	m.wantEqual("agents", agents, m.model.registered())
+	all, err := m.store.Backlog(ctx, "")
+	m.must(err)
+	m.wantEqual("backlog", all, m.model.backlog())
+	one, err := m.store.Backlog(ctx, ben)
+	m.must(err)
+	m.wantEqual("backlog of ben", one, map[string]store.Backlog{ben: all[ben]})
 }
 
 func (m *machine) allOf(agent string) []agentrelay.Message {

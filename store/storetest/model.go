@@ -46,7 +46,8 @@ type step struct {
 type inbox struct {
 	registered bool
 	lastSeen   time.Time
-	position   int64 // of the last message queued
+	position   int64       // of the last message queued
+	set        store.Agent // what was set for it, and its keys
 }
 
 type row struct {

@@ -117,9 +117,36 @@ func (m *model) registered() []store.Agent {
 	var list []store.Agent
 	for name, b := range m.agents {
 		if b.registered {
-			list = append(list, store.Agent{Name: name, LastSeen: b.lastSeen})
+			list = append(list, m.agent(name))
 		}
 	}
 	slices.SortFunc(list, func(a, b store.Agent) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+func (m *model) agent(name string) store.Agent {
+	b := m.agents[name]
+	a := b.set
+	a.Name, a.LastSeen = name, b.lastSeen
+	a.Keys = slices.SortedFunc(slices.Values(a.Keys), func(a, b store.Key) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return a
+}
+
+func (m *model) backlog() map[string]store.Backlog {
+	all := map[string]store.Backlog{}
+	for _, r := range m.rows {
+		b := all[r.To]
+		switch r.Status {
+		case agentrelay.StatusQueued:
+			b.Queued++
+		case agentrelay.StatusLeased:
+			b.Leased++
+		default:
+			continue
+		}
+		all[r.To] = b
+	}
+	return all
 }

@@ -90,6 +90,9 @@ func short(e store.Event, m agentrelay.Message) string {
 	if e.GivenUp {
 		text += ", given up"
 	}
+	if e.Cancelled {
+		text += ", cancelled"
+	}
 	if e.Undelivered {
 		text += ", undelivered"
 	}

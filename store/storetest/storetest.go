@@ -38,12 +38,15 @@ type example struct {
 // Run runs the suite.
 func Run(t *testing.T, open Opener) {
 	t.Run("Registry", func(t *testing.T) { runExamples(t, open, registryExamples) })
+	t.Run("Administer", func(t *testing.T) { runExamples(t, open, administerExamples) })
+	t.Run("Keys", func(t *testing.T) { runExamples(t, open, keyExamples) })
 	t.Run("Enqueue", func(t *testing.T) { runExamples(t, open, enqueueExamples) })
 	t.Run("Poll", func(t *testing.T) { runExamples(t, open, pollExamples) })
 	t.Run("Query", func(t *testing.T) { runExamples(t, open, queryExamples) })
 	t.Run("Lease", func(t *testing.T) { runExamples(t, open, leaseExamples) })
 	t.Run("LeaseEnd", func(t *testing.T) { runExamples(t, open, leaseEndExamples) })
 	t.Run("Acknowledge", func(t *testing.T) { runExamples(t, open, acknowledgeExamples) })
+	t.Run("Operator", func(t *testing.T) { runExamples(t, open, operatorExamples) })
 	t.Run("Expiry", func(t *testing.T) { runExamples(t, open, expiryExamples) })
 	t.Run("Clock", func(t *testing.T) { runExamples(t, open, clockExamples) })
 	t.Run("Event", func(t *testing.T) { runExamples(t, open, eventExamples) })
