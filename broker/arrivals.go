@@ -6,8 +6,8 @@ import (
 	"github.com/agent-relay/agent-relay/store"
 )
 
-// Arrivals tells those who wait for an inbox that something came.
-type Arrivals struct {
+// arrivals tells those who wait for an inbox that something came.
+type arrivals struct {
 	mu      sync.Mutex
 	waiting map[string]*waiters
 }
@@ -18,14 +18,13 @@ type waiters struct {
 	count   int
 }
 
-// NewArrivals returns Arrivals for which nobody waits.
-func NewArrivals() *Arrivals {
-	return &Arrivals{waiting: map[string]*waiters{}}
+func newArrivals() *arrivals {
+	return &arrivals{waiting: map[string]*waiters{}}
 }
 
-// Observe wakes all who wait for an inbox that got something to deliver. It
+// observe wakes all who wait for an inbox that got something to deliver. It
 // does not block.
-func (a *Arrivals) Observe(events []store.Event) {
+func (a *arrivals) observe(events []store.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range events {
@@ -39,7 +38,7 @@ func (a *Arrivals) Observe(events []store.Event) {
 
 // wait returns a channel that is closed at the next arrival for agent. The
 // caller calls stop when it no longer waits.
-func (a *Arrivals) wait(agent string) (arrived <-chan struct{}, stop func()) {
+func (a *arrivals) wait(agent string) (arrived <-chan struct{}, stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := a.waiting[agent]

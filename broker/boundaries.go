@@ -42,9 +42,9 @@ func NewBoundaries(hooks Hooks, enforce bool) *Boundaries {
 	return &Boundaries{hooks: hooks, enforce: enforce && hooks != nil, sending: map[string]*sending{}}
 }
 
-// Observe fires for what polls handed over first, as the store tells it. It
+// observe fires for what polls handed over first, as the store tells it. It
 // does not block.
-func (b *Boundaries) Observe(events []store.Event) {
+func (b *Boundaries) observe(events []store.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == store.EventDelivered && !e.Leased {
 			b.left(&agentrelay.Message{ID: e.ID, From: e.From, To: e.To, TS: e.TS, Type: e.Type, Kind: e.MessageKind}, e.At)

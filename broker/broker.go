@@ -5,10 +5,13 @@ package broker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agent-relay/agent-relay/store"
@@ -22,14 +25,17 @@ const writeTimeout = 8 * time.Second
 // Options are what a broker needs.
 type Options struct {
 	Store store.Store
-	// Arrivals tells waiting polls of new messages. The store's Observe must
-	// call Arrivals.Observe.
-	Arrivals *Arrivals
-	// Boundaries fires hooks. The store's Observe must call Boundaries.Observe.
-	// Default: there are no hooks.
+	// Hub tells what happens, waiting polls above all. The store's Observe must
+	// be Hub.Observe.
+	Hub *Hub
+	// Boundaries fires hooks. Default: there are none.
 	Boundaries *Boundaries
-	// Secret signs for every agent.
+	// Secret signs for every agent that was never given keys of its own.
 	Secret string
+	// RequireAgentKeys makes Secret good for nobody.
+	RequireAgentKeys bool
+	// Reserved are names for which nobody can sign.
+	Reserved []string
 	// RequireSingleUse refuses requests whose timestamps have no fraction, since
 	// those can be repeated.
 	RequireSingleUse bool
@@ -44,7 +50,9 @@ type Options struct {
 	Lockout Lockout
 	Clock   store.Clock
 	NewID   func() string
-	Log     *slog.Logger
+	// Random makes secrets. Default: that of crypto/rand.
+	Random io.Reader
+	Log    *slog.Logger
 	// Observer is told what happens. Default: nobody is.
 	Observer Observer
 }
@@ -63,6 +71,12 @@ type Broker struct {
 	health     health
 	statistics statistics
 	observer   Observer
+	hub        *Hub
+	rules      atomic.Pointer[ReloadOptions]
+	reserved   map[string]bool
+	// administering is held while an agent is changed, in the store and then in
+	// the registry, and shared while one registers.
+	administering sync.RWMutex
 
 	draining chan struct{}
 	drain    sync.Once
@@ -77,6 +91,9 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if o.NewID == nil {
 		o.NewID = store.NewID
 	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
 	if o.Boundaries == nil {
 		o.Boundaries = NewBoundaries(nil, false)
 	}
@@ -87,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the registry: %w", err)
 	}
-	return &Broker{
+	b := &Broker{
 		options:    o,
 		store:      o.Store,
 		log:        o.Log,
@@ -98,8 +115,18 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		deliveries: newDeliveries(),
 		boundaries: o.Boundaries,
 		observer:   o.Observer,
+		hub:        o.Hub,
+		reserved:   map[string]bool{},
 		draining:   make(chan struct{}),
-	}, nil
+	}
+	for _, name := range o.Reserved {
+		b.reserved[name] = true
+	}
+	rules := o.reloadable()
+	b.rules.Store(&rules)
+	b.registry.tell = b.hub.tell
+	b.hub.Follow(b.boundaries.observe)
+	return b, nil
 }
 
 // Run does what time makes due, and what no request waits for. It returns
@@ -108,7 +135,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wait sync.WaitGroup
-	for _, part := range []func(context.Context){b.sweep, b.recordDeliveries, b.recordPresence} {
+	for _, part := range []func(context.Context){b.sweep, b.recordDeliveries, b.recordPresence, b.watchPresence} {
 		wait.Go(func() { part(ctx) })
 	}
 	defer wait.Wait()

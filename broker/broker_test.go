@@ -26,7 +26,7 @@ func TestDefaults(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.Register(ctx, "ben")
 	f.must(err)
-	b, err := Open(ctx, Options{Store: f.store, Arrivals: NewArrivals(), Heartbeat: time.Minute, TTL: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	b, err := Open(ctx, Options{Store: f.store, Hub: NewHub(), Heartbeat: time.Minute, TTL: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	f.must(err)
 	sent, err := b.Send(ctx, message(""))
 	f.must(err)

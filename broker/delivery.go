@@ -92,7 +92,7 @@ func await[T any](ctx context.Context, b *Broker, agent string, wait time.Durati
 	defer timer.Stop()
 	for {
 		// Listening begins before looking, so that nothing comes between.
-		arrived, stop := b.options.Arrivals.wait(agent)
+		arrived, stop := b.hub.arrivals.wait(agent)
 		found, some, err := try()
 		if some || err != nil {
 			stop()

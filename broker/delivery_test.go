@@ -17,12 +17,12 @@ func arrivalOf(agent string) []store.Event {
 }
 
 func TestArrivals(t *testing.T) {
-	a := NewArrivals()
-	a.Observe(arrivalOf("nobody waits"))
+	a := newArrivals()
+	a.observe(arrivalOf("nobody waits"))
 	first, stopFirst := a.wait("ann")
 	second, stopSecond := a.wait("ann")
 	other, stopOther := a.wait("ben")
-	a.Observe(arrivalOf("ann"))
+	a.observe(arrivalOf("ann"))
 	<-first
 	<-second
 	select {
@@ -40,14 +40,14 @@ func TestArrivals(t *testing.T) {
 	default:
 	}
 	for _, kind := range []store.EventKind{store.EventDelivered, store.EventDone, store.EventFailed, store.EventExpired} {
-		a.Observe([]store.Event{{Kind: kind, To: "ann"}})
+		a.observe([]store.Event{{Kind: kind, To: "ann"}})
 	}
 	select {
 	case <-third:
 		t.Error("one was woken by what is no arrival")
 	default:
 	}
-	a.Observe([]store.Event{{Kind: store.EventDone, To: "ann"}, {Kind: store.EventRequeued, To: "ben"}, {Kind: store.EventRequeued, To: "ann"}})
+	a.observe([]store.Event{{Kind: store.EventDone, To: "ann"}, {Kind: store.EventRequeued, To: "ben"}, {Kind: store.EventRequeued, To: "ann"}})
 	<-third
 	<-other
 	stopThird()
@@ -89,7 +89,7 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		if got := time.Since(began); got != time.Second {
 			t.Errorf("the wait ended after %v", got)
 		}
-		if n := len(f.options.Arrivals.waiting); n != 0 {
+		if n := len(f.hub.arrivals.waiting); n != 0 {
 			t.Errorf("%d inboxes are waited for", n)
 		}
 	})

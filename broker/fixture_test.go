@@ -136,13 +136,8 @@ func newFixture(t *testing.T) *fixture {
 
 func newHookedFixture(t *testing.T, boundaries *Boundaries) *fixture {
 	t.Helper()
-	clock, arrivals := storetest.NewClock(start), NewArrivals()
-	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Observe: func(events []store.Event) {
-		arrivals.Observe(events)
-		if boundaries != nil {
-			boundaries.Observe(events)
-		}
-	}}})
+	clock, hub := storetest.NewClock(start), NewHub()
+	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Observe: hub.Observe}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +151,7 @@ func newHookedFixture(t *testing.T, boundaries *Boundaries) *fixture {
 		failed: make(chan struct{}), recorded: map[string]time.Time{},
 	}
 	b, err := Open(ctx, Options{
-		Store: f, Arrivals: arrivals, Boundaries: boundaries, Secret: "the secret of these tests", Heartbeat: time.Minute, TTL: time.Hour,
+		Store: f, Hub: hub, Boundaries: boundaries, Secret: "the secret of these tests", Heartbeat: time.Minute, TTL: time.Hour,
 		Lockout: Lockout{Failures: 5, Duration: time.Minute}, Clock: clock, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

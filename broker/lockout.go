@@ -35,9 +35,10 @@ type record struct {
 }
 
 type lockout struct {
+	clock store.Clock
+
+	mu sync.Mutex
 	Lockout
-	clock   store.Clock
-	mu      sync.Mutex
 	records *simplelru.LRU[suspect, *record]
 }
 
@@ -95,4 +96,38 @@ func (l *lockout) succeed(s suspect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.records.Remove(s)
+}
+
+// set changes when failures lock.
+func (l *lockout) set(o Lockout) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Lockout = o
+}
+
+// unlock forgets the bad signatures of an agent from all addresses, and reports
+// whether there were some.
+func (l *lockout) unlock(agent string) (some bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.records.Keys() {
+		if s.agent == agent {
+			some = l.records.Remove(s) || some
+		}
+	}
+	return some
+}
+
+// locked returns how much longer agents are locked, at the address where that
+// lasts longest.
+func (l *lockout) locked() map[string]time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all, now := map[string]time.Duration{}, l.clock.Elapsed()
+	for _, s := range l.records.Keys() {
+		if r, ok := l.records.Peek(s); ok && r.lockedUntil-now > all[s.agent] {
+			all[s.agent] = r.lockedUntil - now
+		}
+	}
+	return all
 }

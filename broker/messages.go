@@ -19,10 +19,10 @@ type Sent struct {
 // Send accepts a message. When it returns without an error, the message is
 // durable. It makes an id where there is none.
 func (b *Broker) Send(ctx context.Context, m agentrelay.Message) (Sent, error) {
-	if targets, restricted := b.options.AllowedTargets[m.From]; restricted && !slices.Contains(targets, m.To) {
+	if targets := b.targets(m.From); targets != nil && !slices.Contains(targets, m.To) {
 		return Sent{}, &agentrelay.Error{
 			Code:    agentrelay.CodeForbidden,
-			Message: `the routing rules do not let "` + m.From + `" send to "` + m.To + `"; see agents in the broker's config`,
+			Message: `the routing rules do not let "` + m.From + `" send to "` + m.To + `"; its allowed targets are in the broker's config, or set by its operator`,
 		}
 	}
 	if m.ID == "" {
@@ -47,6 +47,17 @@ func (b *Broker) Send(ctx context.Context, m agentrelay.Message) (Sent, error) {
 		b.log.Debug("message accepted", "id", m.ID, "from", m.From, "to", m.To)
 	}
 	return Sent{ID: m.ID, Duplicate: result.Duplicate, Recipient: b.registry.peer(m.To)}, nil
+}
+
+// targets are the only ones to which an agent may send; nil are all.
+func (b *Broker) targets(agent string) []string {
+	if targets, named := b.rules.Load().AllowedTargets[agent]; named {
+		if targets == nil {
+			return []string{}
+		}
+		return targets
+	}
+	return b.registry.targets(agent)
 }
 
 func (b *Broker) enqueue(ctx context.Context, m agentrelay.Message) (store.Enqueued, error) {

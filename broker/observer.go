@@ -6,10 +6,13 @@ import (
 	agentrelay "github.com/agent-relay/agent-relay"
 )
 
-// Observer is told what no event of the store tells. Its methods are called by
+// ReasonUnknownAgent stands for CodeUnknownAgent among the reasons.
+const ReasonUnknownAgent = agentrelay.Reason(agentrelay.CodeUnknownAgent)
+
+// Observer is told what no event tells, or not in a form to be counted. Its methods are called by
 // requests, several at once, and must not block.
 type Observer interface {
-	// AuthFailed tells that credentials were refused as unauthenticated.
+	// AuthFailed tells that credentials were refused, but for a lock.
 	AuthFailed(reason agentrelay.Reason)
 	// Locked tells that a request was refused because its agent is locked.
 	Locked()
@@ -31,8 +34,9 @@ func (nobody) Duplicate()                   {}
 func (nobody) Conflict()                    {}
 func (nobody) Waiting(int)                  {}
 
-// observed tells the observer why credentials were refused, and returns err.
-func (b *Broker) observed(err error) error {
+// observed tells why credentials were refused, and returns err. agent is whose
+// they claim to be.
+func (b *Broker) observed(agent string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -40,11 +44,21 @@ func (b *Broker) observed(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
+	reason := e.Reason
 	switch e.Code {
+	case agentrelay.CodeUnknownAgent:
+		reason = ReasonUnknownAgent
 	case agentrelay.CodeUnauthenticated:
-		b.observer.AuthFailed(e.Reason)
 	case agentrelay.CodeLocked:
 		b.observer.Locked()
+		return err
+	default:
+		return err
 	}
+	b.observer.AuthFailed(reason)
+	if !agentrelay.ValidName(agent) {
+		agent = ""
+	}
+	b.hub.tell(Event{Kind: AuthFailed, Agent: agent, Reason: reason, At: b.options.Clock.Now()})
 	return err
 }

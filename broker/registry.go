@@ -1,79 +1,174 @@
 package broker
 
 import (
-	"cmp"
-	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/agnivade/levenshtein"
 
 	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/store"
 )
 
-// persistEvery is how often an agent's lastSeen is written.
-const persistEvery = time.Minute
-
-// maxSuggestions bounds the near names of a recipient that is not registered.
-const maxSuggestions = 3
-
-// registry is the registered agents and when they were last seen. The store
-// keeps it; this copy answers.
+// registry is the registered agents, their keys, and when both were last seen.
+// The store keeps it; this copy answers.
 type registry struct {
-	clock     store.Clock
-	heartbeat time.Duration
+	clock store.Clock
+	// tell is told who comes and goes.
+	tell func(...Event)
 
-	mu     sync.RWMutex
-	agents map[string]*presence
-	stale  chan struct{} // something is to be persisted
+	mu        sync.RWMutex
+	heartbeat time.Duration
+	agents    map[string]*presence
+	stale     chan struct{} // something is to be persisted
+	came      chan struct{} // somebody is online who was not
 }
 
 type presence struct {
-	seen, persisted time.Time
+	times
+	// online is what was last told.
+	online bool
+	// agent is as the store has it, but for its times.
+	agent store.Agent
+	// keys are those of agent. The slice is replaced, never changed.
+	keys []*ownKey
 }
 
+// ownKey is a key of one agent. Key does not change.
+type ownKey struct {
+	store.Key
+	times // of use; the registry's lock guards them
+}
+
+// times are when something was last seen, and what the store knows of that.
+type times struct{ seen, persisted time.Time }
+
 func newRegistry(agents []store.Agent, clock store.Clock, heartbeat time.Duration) *registry {
-	r := &registry{clock: clock, heartbeat: heartbeat, agents: map[string]*presence{}, stale: make(chan struct{}, 1)}
-	for _, a := range agents {
-		r.agents[a.Name] = &presence{seen: a.LastSeen, persisted: a.LastSeen}
+	r := &registry{
+		clock: clock, heartbeat: heartbeat, agents: map[string]*presence{}, tell: func(...Event) {},
+		stale: make(chan struct{}, 1), came: make(chan struct{}, 1),
 	}
+	for _, a := range agents {
+		p := &presence{times: times{a.LastSeen, a.LastSeen}}
+		p.set(a)
+		p.online = r.online(p)
+		r.agents[a.Name] = p
+	}
+	signal(r.came)
 	return r
 }
 
-// see notes a request of an agent. Names that are not registered are passed
-// over, so that memory is bounded by the registry.
-func (r *registry) see(agent string) {
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// set takes over what the store has.
+func (p *presence) set(a store.Agent) {
+	keys := make([]*ownKey, len(a.Keys))
+	for i, k := range a.Keys {
+		keys[i] = &ownKey{Key: k, times: times{k.LastUsed, k.LastUsed}}
+		for _, old := range p.keys {
+			if old.ID == k.ID {
+				keys[i].times = old.times
+			}
+		}
+	}
+	p.agent, p.keys = a, keys
+}
+
+// see notes a request of an agent, signed with one of its keys if it has some.
+// Names that are not registered are passed over, so that memory is bounded by
+// the registry.
+func (r *registry) see(agent string, key *ownKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.agents[agent]
 	if p == nil {
 		return
 	}
-	p.seen = r.clock.Now()
-	if p.stale(persistEvery) {
-		select {
-		case r.stale <- struct{}{}:
-		default:
-		}
+	now := r.clock.Now()
+	p.seen = now
+	old := p.stale(persistEvery)
+	if key != nil {
+		key.seen = now
+		old = old || key.stale(persistEvery)
+	}
+	if old {
+		signal(r.stale)
+	}
+	r.arrive(agent, p, now)
+}
+
+// arrive tells that an agent is online, if it was not.
+func (r *registry) arrive(agent string, p *presence, now time.Time) {
+	if !p.online {
+		p.online = true
+		r.tell(Event{Kind: AgentOnline, Agent: agent, At: now})
+		signal(r.came)
 	}
 }
 
 // stale reports whether seen has parted from what the store knows; a clock
 // that was set back counts too.
-func (p *presence) stale(by time.Duration) bool {
+func (p *times) stale(by time.Duration) bool {
 	return p.seen.Sub(p.persisted).Abs() >= by
 }
 
-// add notes that the store registered an agent.
+// add notes that the store registered an agent that just asked for it.
 func (r *registry) add(agent string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	r.agents[agent] = &presence{seen: now, persisted: now}
+	p := r.agents[agent]
+	if p == nil {
+		p = &presence{agent: store.Agent{Name: agent}}
+		r.agents[agent] = p
+		r.tell(Event{Kind: AgentRegistered, Agent: agent, At: now})
+	}
+	p.times = times{now, now}
+	r.arrive(agent, p, now)
+}
+
+// set takes over an agent that an operator added or changed, and returns the
+// secrets that it had and that are no longer good.
+func (r *registry) set(a store.Agent) (ended []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, now := r.agents[a.Name], r.clock.Now()
+	if p == nil {
+		p = &presence{}
+		r.agents[a.Name] = p
+		r.tell(Event{Kind: AgentRegistered, Agent: a.Name, At: now})
+	}
+	before := p.keys
+	p.set(a)
+	for _, old := range before {
+		if !slices.ContainsFunc(p.keys, func(k *ownKey) bool { return k.ID == old.ID && k.Good(now) }) {
+			ended = append(ended, string(old.Secret))
+		}
+	}
+	return ended
+}
+
+// remove forgets an agent, and returns the secrets that it had.
+func (r *registry) remove(agent string) (ended []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.agents[agent]
+	if p == nil {
+		return nil
+	}
+	delete(r.agents, agent)
+	if p.online {
+		r.tell(Event{Kind: AgentOffline, Agent: agent, At: r.clock.Now()})
+	}
+	for _, k := range p.keys {
+		ended = append(ended, string(k.Secret))
+	}
+	return ended
 }
 
 func (r *registry) knows(agent string) bool {
@@ -82,18 +177,53 @@ func (r *registry) knows(agent string) bool {
 	return r.agents[agent] != nil
 }
 
+// keys returns an agent's own keys, ended ones too; not keyed: it was never
+// given any.
+func (r *registry) keys(agent string) (keys []*ownKey, keyed bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	p := r.agents[agent]
+	if p == nil {
+		return nil, false
+	}
+	return p.keys, p.agent.Keyed
+}
+
+// targets are the only ones to which an agent may send, as the store has it;
+// nil are all.
+func (r *registry) targets(agent string) []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if p := r.agents[agent]; p != nil {
+		return p.agent.AllowedTargets
+	}
+	return nil
+}
+
 // take returns what the store does not know by now, and counts it as known.
-func (r *registry) take(older time.Duration) map[string]time.Time {
+func (r *registry) take(older time.Duration) (seen map[string]time.Time, used map[store.KeyName]time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := map[string]time.Time{}
+	seen, used = map[string]time.Time{}, map[store.KeyName]time.Time{}
 	for name, p := range r.agents {
-		if p.seen != p.persisted && p.stale(older) {
-			taken[name] = p.seen
-			p.persisted = p.seen
+		if p.take(older) {
+			seen[name] = p.seen
+		}
+		for _, k := range p.keys {
+			if k.take(older) {
+				used[store.KeyName{Agent: name, ID: k.ID}] = k.seen
+			}
 		}
 	}
-	return taken
+	return seen, used
+}
+
+func (t *times) take(older time.Duration) bool {
+	if t.seen == t.persisted || !t.stale(older) {
+		return false
+	}
+	t.persisted = t.seen
+	return true
 }
 
 func (r *registry) peer(agent string) agentrelay.Peer {
@@ -107,10 +237,11 @@ func (r *registry) describe(agent string) agentrelay.Peer {
 	if p == nil {
 		return agentrelay.Peer{Agent: agent}
 	}
-	return agentrelay.Peer{
-		Agent: agent, LastSeen: p.seen,
-		Online: !p.seen.IsZero() && r.clock.Now().Sub(p.seen) <= r.heartbeat,
-	}
+	return agentrelay.Peer{Agent: agent, LastSeen: p.seen, Online: r.online(p)}
+}
+
+func (r *registry) online(p *presence) bool {
+	return !p.seen.IsZero() && r.clock.Now().Sub(p.seen) <= r.heartbeat
 }
 
 func (r *registry) peers() []agentrelay.Peer {
@@ -123,74 +254,26 @@ func (r *registry) peers() []agentrelay.Peer {
 	return list
 }
 
-// near returns the registered names most like one that is not: first those
-// that differ in case and separators alone, then those a few edits away.
-func (r *registry) near(name string) []string {
-	type candidate struct {
-		name     string
-		distance int
-	}
-	plain := plainName(name)
-	limit := min(max(2, len(plain)/3), len(plain)/2)
-	var found []candidate
+func (r *registry) names() []string {
 	r.mu.RLock()
-	for known := range r.agents {
-		if d := levenshtein.ComputeDistance(plain, plainName(known)); d <= limit {
-			found = append(found, candidate{known, d})
-		}
-	}
-	r.mu.RUnlock()
-	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name))
-	})
-	names := []string{}
-	for _, c := range found[:min(len(found), maxSuggestions)] {
-		names = append(names, c.name)
-	}
-	return names
+	defer r.mu.RUnlock()
+	return slices.Collect(maps.Keys(r.agents))
 }
 
-func plainName(s string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
-}
-
-// Register makes agent known to all, and returns it as others see it now.
-func (b *Broker) Register(ctx context.Context, agent string) (agentrelay.Peer, error) {
-	if !b.registry.knows(agent) {
-		ctx, cancel := detach(ctx)
-		defer cancel()
-		if err := b.store.Register(ctx, agent); err != nil {
-			return agentrelay.Peer{}, err
-		}
-		b.registry.add(agent)
-		b.log.Info("agent registered", "agent", agent)
+// info is what the registry knows of an agent.
+func (r *registry) info(agent string) AgentInfo {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	p := r.agents[agent]
+	if p == nil {
+		return AgentInfo{Agent: agent}
 	}
-	return b.registry.peer(agent), nil
-}
-
-// Peers lists the registered agents by name.
-func (b *Broker) Peers() []agentrelay.Peer { return b.registry.peers() }
-
-// recordPresence persists lastSeen, at most once a minute for each agent, and
-// once more at the end.
-func (b *Broker) recordPresence(ctx context.Context) {
-	for {
-		select {
-		case <-b.registry.stale:
-			b.persistPresence(ctx, persistEvery)
-		case <-ctx.Done():
-			b.persistPresence(ctx, 0)
-			return
-		}
+	info := AgentInfo{
+		Agent: agent, Description: p.agent.Description, MaxQueued: p.agent.MaxQueued,
+		Registered: true, Online: r.online(p), LastSeen: p.seen,
 	}
-}
-
-func (b *Broker) persistPresence(ctx context.Context, older time.Duration) {
-	seen := b.registry.take(older)
-	if len(seen) == 0 {
-		return
+	for _, k := range p.keys {
+		info.Keys = append(info.Keys, KeyInfo{ID: k.ID, Created: k.Created, NotAfter: k.NotAfter, LastUsed: k.seen})
 	}
-	ctx, cancel := detach(ctx)
-	defer cancel()
-	b.background("persist lastSeen", b.store.Touch(ctx, seen))
+	return info
 }

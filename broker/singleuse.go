@@ -95,6 +95,26 @@ func (u *used) forget(floor int64) {
 	}
 }
 
+// tidy forgets what no longer passes, also of secrets that are no longer used.
+func (s *singleUse) tidy(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for secret, u := range s.used {
+		if u.forget(now.Add(-agentrelay.MaxFractionalSkew).Unix()); u.count == 0 {
+			delete(s.used, secret)
+		}
+	}
+}
+
+// drop forgets what was signed with secrets that are no longer good.
+func (s *singleUse) drop(secrets []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, secret := range secrets {
+		delete(s.used, secret)
+	}
+}
+
 // clockRefusal is a refusal that a new signature by the broker's clock mends.
 func clockRefusal(reason agentrelay.Reason, t agentrelay.Timestamp, now time.Time, message string) error {
 	return &agentrelay.Error{

@@ -63,6 +63,7 @@ func (b *Broker) sweep(ctx context.Context) {
 }
 
 func (b *Broker) sweepOnce(ctx context.Context) (time.Duration, error) {
+	b.singleUse.tidy(b.options.Clock.Now())
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	return b.store.Sweep(ctx)

@@ -42,13 +42,13 @@ func openRelay(dir string) (*relay, error) {
 func (r *relay) start() (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	arrivals := broker.NewArrivals()
-	r.store, err = sqlite.Open(ctx, sqlite.Options{Dir: r.dir, Options: store.Options{Observe: arrivals.Observe}})
+	hub := broker.NewHub()
+	r.store, err = sqlite.Open(ctx, sqlite.Options{Dir: r.dir, Options: store.Options{Observe: hub.Observe}})
 	if err != nil {
 		return err
 	}
 	r.broker, err = broker.Open(ctx, broker.Options{
-		Store: r.store, Arrivals: arrivals, Secret: secret, Heartbeat: time.Minute, TTL: time.Hour,
+		Store: r.store, Hub: hub, Secret: secret, Heartbeat: time.Minute, TTL: time.Hour,
 		Lockout: broker.Lockout{Failures: 5, Duration: time.Minute}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -86,7 +86,7 @@ func TestSquatter(t *testing.T) {
 // mean something.
 func TestUnsignedErrors(t *testing.T) {
 	meaningful := map[agentrelay.Code]bool{
-		agentrelay.CodeUnauthenticated: true, agentrelay.CodeLocked: true, agentrelay.CodeOriginRefused: true, agentrelay.CodeMisdirected: true,
+		agentrelay.CodeUnauthenticated: true, agentrelay.CodeUnknownAgent: true, agentrelay.CodeLocked: true, agentrelay.CodeOriginRefused: true, agentrelay.CodeMisdirected: true,
 		agentrelay.CodeBodyTooLarge: true, agentrelay.CodeRateLimited: true, agentrelay.CodeBusy: true,
 	}
 	for _, code := range append(agentrelay.Codes(), "of_the_future") {

@@ -58,13 +58,13 @@ func (i *installation) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.clock = &shiftedClock{}
-	arrivals := broker.NewArrivals()
-	s, err := sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(i.dir, "data"), Options: store.Options{Clock: i.clock, Observe: arrivals.Observe}})
+	hub := broker.NewHub()
+	s, err := sqlite.Open(ctx, sqlite.Options{Dir: filepath.Join(i.dir, "data"), Options: store.Options{Clock: i.clock, Observe: hub.Observe}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, err := broker.Open(ctx, broker.Options{
-		Store: s, Arrivals: arrivals, Secret: secret, AllowedTargets: i.acl, Heartbeat: time.Minute, TTL: time.Hour,
+		Store: s, Hub: hub, Secret: secret, AllowedTargets: i.acl, Heartbeat: time.Minute, TTL: time.Hour,
 		Lockout: broker.Lockout{Failures: 5, Duration: time.Minute}, Clock: i.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ type Registry interface {
 	Backlog(ctx context.Context, agent string) (map[string]Backlog, error)
 
 	// AddAgent registers an agent, sets what p says and gives it its first key.
+	// It was not seen by that.
 	// CodeBadRequest if it was given keys before.
 	AddAgent(ctx context.Context, agent string, p AgentPatch, k Key) (Agent, error)
 	// UpdateAgent sets what p says.

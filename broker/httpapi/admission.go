@@ -82,7 +82,7 @@ func (a *API) authenticate(q *request, b *body) error {
 	address := a.clientAddress(q.Request)
 	err := a.verify(q, b, address)
 	var e *agentrelay.Error
-	if !errors.As(err, &e) || e.Code != agentrelay.CodeUnauthenticated && e.Code != agentrelay.CodeLocked {
+	if !errors.As(err, &e) || e.Code != agentrelay.CodeUnauthenticated && e.Code != agentrelay.CodeUnknownAgent && e.Code != agentrelay.CodeLocked {
 		return err
 	}
 	a.log.Info("request refused", "agent", q.agent, "address", address, "code", e.Code, "reason", e.Reason)

@@ -43,6 +43,8 @@ type setup struct {
 	publicHosts, proxies []string
 	perAgent, perAddress int // default: as good as none
 	requireSingleUse     bool
+	requireAgentKeys     bool
+	reserved             []string
 	boundaries           *broker.Boundaries // default: no hooks
 	log                  slog.Handler
 	inner                store.Store // default: SQLite in dir
@@ -97,7 +99,7 @@ func openRelay(t testing.TB, s setup) *relay {
 		s.log = slog.DiscardHandler
 	}
 	r := &relay{t: t, setup: s, clock: s.clock, served: make(chan error, 1), ran: make(chan error, 1), closed: map[string]chan struct{}{}}
-	arrivals := broker.NewArrivals()
+	hub := broker.NewHub()
 	told := broker.Observer(nil)
 	if !s.uncounted {
 		r.metrics = metrics.New(metrics.Options{
@@ -108,15 +110,15 @@ func openRelay(t testing.TB, s setup) *relay {
 		told = r.metrics
 	}
 	if s.inner == nil {
-		s.inner = r.openStore(s, arrivals)
+		s.inner = r.openStore(s, hub)
 	}
 	r.store = newSpy(s.inner)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	var err error
 	r.broker, err = broker.Open(ctx, broker.Options{
-		Store: r.store, Arrivals: arrivals, Secret: secret, AllowedTargets: s.targets,
-		Heartbeat: 90 * time.Second, TTL: 7 * 24 * time.Hour, RequireSingleUse: s.requireSingleUse, Boundaries: s.boundaries,
+		Store: r.store, Hub: hub, Secret: secret, RequireAgentKeys: s.requireAgentKeys, AllowedTargets: s.targets,
+		Heartbeat: 90 * time.Second, TTL: 7 * 24 * time.Hour, RequireSingleUse: s.requireSingleUse, Reserved: s.reserved, Boundaries: s.boundaries,
 		Lockout: broker.Lockout{Failures: 5, Duration: 5 * time.Minute},
 		Clock:   s.clock, Log: slog.New(s.log), Observer: told,
 	})
@@ -129,15 +131,12 @@ func openRelay(t testing.TB, s setup) *relay {
 	return r
 }
 
-func (r *relay) openStore(s setup, arrivals *broker.Arrivals) store.Store {
+func (r *relay) openStore(s setup, hub *broker.Hub) store.Store {
 	r.t.Helper()
-	o := store.Options{Clock: s.clock, Observe: arrivals.Observe}
+	o := store.Options{Clock: s.clock, Observe: hub.Observe}
 	if r.metrics != nil {
 		o.Committed = r.metrics.Committed
-		o.Observe = func(events []store.Event) {
-			arrivals.Observe(events)
-			r.metrics.Events(events)
-		}
+		hub.Follow(r.metrics.Events)
 	}
 	opened, err := sqlite.Open(context.Background(), sqlite.Options{Dir: s.dir, Options: o})
 	if err != nil {

@@ -31,6 +31,9 @@ type config struct {
 	// RequireSingleUse refuses requests that could be repeated, since their
 	// timestamp has no fraction.
 	RequireSingleUse bool
+	// RequireAgentKeys makes the secret good for no agent: each needs a key of
+	// its own.
+	RequireAgentKeys bool
 	// MessageTTL is how long after it was accepted a message expires.
 	MessageTTL time.Duration
 	// Lease is how long a lease lasts that names no time of its own.

@@ -62,7 +62,7 @@ func TestConfigDefaults(t *testing.T) {
 		"keys left empty":    secretLine + "metrics:\nlisten:\nrate_limit:\nagents:\n# none\nlockout: {failures: }\ndata_dir: ''\n",
 		"tab after a value":  strings.TrimSpace(secretLine) + "\t# x\n",
 		"no final newline":   strings.TrimSpace(secretLine),
-		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\nhooks: {timeout: 5s, max_concurrent: 4, pre_message: advisory}\n",
+		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\nrequire_agent_keys: false\nhooks: {timeout: 5s, max_concurrent: 4, pre_message: advisory}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := loadTestConfig(t, content)
@@ -123,6 +123,7 @@ agents:
   "7": {allowed_targets: [b]}
 metrics: false
 require_single_use: true
+require_agent_keys: true
 hooks: {dir: `+filepath.Join(dir, "hooks.d")+`, socket: off, timeout: 100ms, max_concurrent: 64, pre_message: enforce}
 `)
 	if err != nil {
@@ -130,7 +131,7 @@ hooks: {dir: `+filepath.Join(dir, "hooks.d")+`, socket: off, timeout: 100ms, max
 	}
 	want := &config{
 		Listen: "[::1]:0", PublicHosts: []string{"relay.example.org", "10.0.0.5", "fe80::1", "under_score"}, DataDir: dir, Storage: "memory",
-		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, Hooks: hooksConfig{filepath.Join(dir, "hooks.d"), "off", 100 * time.Millisecond, 64, "enforce"}, MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024,
+		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, RequireAgentKeys: true, Hooks: hooksConfig{filepath.Join(dir, "hooks.d"), "off", 100 * time.Millisecond, 64, "enforce"}, MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024,
 		Heartbeat: 24 * time.Hour, RateLimit: rateLimitConfig{1, 2}, Lockout: lockoutConfig{7, time.Minute},
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.1.2.3/32"), netip.MustParsePrefix("10.0.0.0/8"),

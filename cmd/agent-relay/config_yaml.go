@@ -87,6 +87,7 @@ func (c *config) fields() fields {
 		"metrics":         boolean(func(v bool) { c.Metrics = &v }),
 
 		"require_single_use": boolean(func(v bool) { c.RequireSingleUse = v }),
+		"require_agent_keys": boolean(func(v bool) { c.RequireAgentKeys = v }),
 	}
 }
 

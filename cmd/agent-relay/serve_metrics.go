@@ -29,19 +29,17 @@ func isLoopback(addr net.Addr) bool {
 // observers are who is told what happens. Without metrics, these are those who
 // wait for messages, and the hooks.
 type observers struct {
-	arrivals *broker.Arrivals
-	broker   broker.Observer
-	http     httpapi.Observer
+	hub    *broker.Hub
+	broker broker.Observer
+	http   httpapi.Observer
 	// committed and metrics are nil without metrics.
 	committed func(store.Commit)
 	metrics   func(context.Context) ([]byte, error)
-	events    []func([]store.Event)
 }
 
 // newObservers makes them for p, whose broker need not be there yet.
 func (p *process) newObservers(c *config, version string) *observers {
-	o := &observers{arrivals: broker.NewArrivals()}
-	o.events = append(o.events, o.arrivals.Observe, p.boundaries.Observe)
+	o := &observers{hub: broker.NewHub()}
 	if c.showsMetrics(p.listener.Addr()) {
 		m := metrics.New(metrics.Options{
 			Version: version, Log: p.log,
@@ -55,14 +53,7 @@ func (p *process) newObservers(c *config, version string) *observers {
 			},
 		})
 		o.broker, o.http, o.committed, o.metrics = m, m, m.Committed, m.Text
-		o.events = append(o.events, m.Events)
+		o.hub.Follow(m.Events)
 	}
 	return o
-}
-
-// observe tells all of them what the store did.
-func (o *observers) observe(events []store.Event) {
-	for _, tell := range o.events {
-		tell(events)
-	}
 }

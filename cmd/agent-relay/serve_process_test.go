@@ -58,7 +58,7 @@ func TestProcessStoreFails(t *testing.T) {
 	failing := &failingStore{Store: p.store, failed: make(chan struct{})}
 	var err error
 	p.broker, err = broker.Open(t.Context(), broker.Options{
-		Store: failing, Arrivals: broker.NewArrivals(), Secret: testSecret, Heartbeat: time.Minute,
+		Store: failing, Hub: broker.NewHub(), Secret: testSecret, Heartbeat: time.Minute,
 		Lockout: broker.Lockout{Failures: 1, Duration: time.Minute}, Log: p.log,
 	})
 	if err != nil {

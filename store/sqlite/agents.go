@@ -24,13 +24,14 @@ const (
 
 // Register makes an agent known.
 func (s *Store) Register(ctx context.Context, agent string) error {
-	return s.write(ctx, func(t *tx) error { return t.register(agent) })
+	return s.write(ctx, func(t *tx) error { return t.register(agent, t.wall) })
 }
 
-func (t *tx) register(agent string) error {
-	return t.exec(`INSERT INTO agents (name, registered_at, last_seen) VALUES (?1, ?2, ?2)
-		ON CONFLICT (name) DO UPDATE SET registered_at = COALESCE(registered_at, ?2), last_seen = max(last_seen, ?2)`,
-		agent, t.wall)
+// register makes an agent known that was seen at a time, 0 if it was not.
+func (t *tx) register(agent string, seen int64) error {
+	return t.exec(`INSERT INTO agents (name, registered_at, last_seen) VALUES (?1, ?2, ?3)
+		ON CONFLICT (name) DO UPDATE SET registered_at = COALESCE(registered_at, ?2), last_seen = max(last_seen, ?3)`,
+		agent, t.wall, seen)
 }
 
 // Touch records when agents were last seen.
@@ -116,7 +117,7 @@ func (s *Store) AddAgent(ctx context.Context, agent string, p store.AgentPatch, 
 		if keyed {
 			return failure(agentrelay.CodeBadRequest, fmt.Sprintf("%q was given keys already; add a key, rotate them, or remove the agent first", agent))
 		}
-		if err := t.register(agent); err != nil {
+		if err := t.register(agent, 0); err != nil {
 			return err
 		}
 		if err := t.patch(agent, p); err != nil {

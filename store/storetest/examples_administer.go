@@ -46,7 +46,7 @@ var administerExamples = []example{
 		f.clock.Advance(time.Minute)
 		p := store.AgentPatch{Description: set("a ghost"), AllowedTargets: set([]string{ann}), MaxQueued: set(int64(7))}
 		want := store.Agent{
-			Name: ghost, LastSeen: f.clock.Now(), Description: "a ghost", AllowedTargets: []string{ann}, MaxQueued: 7, Keyed: true,
+			Name: ghost, Description: "a ghost", AllowedTargets: []string{ann}, MaxQueued: 7, Keyed: true,
 			Keys: []store.Key{{ID: "k1", Secret: "secret of k1", Created: f.clock.Now()}},
 		}
 		f.wantEqual("answer", f.addAgent(ghost, p, aKey("k1")), want)

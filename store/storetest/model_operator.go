@@ -47,7 +47,7 @@ func (m *model) addAgent(name string, p store.AgentPatch, k store.Key) error {
 	if m.inbox(name).set.Keyed {
 		return agentrelay.ErrBadRequest
 	}
-	m.register(name, m.clock.Now())
+	m.inbox(name).registered = true
 	if err := m.updateAgent(name, p); err != nil {
 		return err
 	}
