@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/agent-relay/agent-relay/store"
@@ -49,8 +48,8 @@ func (k Key) String() string { return k.Agent + "/" + k.ID }
 // GoString is String.
 func (k Key) GoString() string { return k.String() }
 
-// LogValue is String.
-func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+// MarshalText is String: a key is answered member by member, never by accident.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Patch changes one value: not Set leaves it, a nil Value removes it.
 type Patch[T any] = store.Patch[T]

@@ -201,3 +201,54 @@ func message(id string) agentrelay.Message {
 func (f *fixture) inbox() store.PollQuery {
 	return store.PollQuery{Agent: "ben", Limit: 1000, MaxBytes: 1 << 20}
 }
+
+// Administration can be made to fail.
+
+func (f *faulty) AddAgent(ctx context.Context, name string, p store.AgentPatch, k store.Key) (store.Agent, error) {
+	if err := f.enter("AddAgent"); err != nil {
+		return store.Agent{}, err
+	}
+	return f.Store.AddAgent(ctx, name, p, k)
+}
+
+func (f *faulty) UpdateAgent(ctx context.Context, name string, p store.AgentPatch) (store.Agent, error) {
+	if err := f.enter("UpdateAgent"); err != nil {
+		return store.Agent{}, err
+	}
+	return f.Store.UpdateAgent(ctx, name, p)
+}
+
+func (f *faulty) RemoveAgent(ctx context.Context, name string) error {
+	if err := f.enter("RemoveAgent"); err != nil {
+		return err
+	}
+	return f.Store.RemoveAgent(ctx, name)
+}
+
+func (f *faulty) AddKey(ctx context.Context, name string, k store.Key) (store.Agent, error) {
+	if err := f.enter("AddKey"); err != nil {
+		return store.Agent{}, err
+	}
+	return f.Store.AddKey(ctx, name, k)
+}
+
+func (f *faulty) RotateKey(ctx context.Context, name string, k store.Key, end time.Time) (store.Agent, error) {
+	if err := f.enter("RotateKey"); err != nil {
+		return store.Agent{}, err
+	}
+	return f.Store.RotateKey(ctx, name, k, end)
+}
+
+func (f *faulty) RevokeKey(ctx context.Context, name, id string) (store.Agent, error) {
+	if err := f.enter("RevokeKey"); err != nil {
+		return store.Agent{}, err
+	}
+	return f.Store.RevokeKey(ctx, name, id)
+}
+
+func (f *faulty) Backlog(ctx context.Context, name string) (map[string]store.Backlog, error) {
+	if err := f.enter("Backlog"); err != nil {
+		return nil, err
+	}
+	return f.Store.Backlog(ctx, name)
+}

@@ -112,6 +112,7 @@ func TestErrorTable(t *testing.T) {
 	r := newRelay(t, setup{targets: map[string][]string{"tom": {"ben"}}})
 	ann, ben, zoe := r.agent("ann"), r.agent("ben"), r.agent("team-lead")
 	r.agent("tom")
+	r.must(r.broker.RevokeKey(t.Context(), "keyless", r.addKeyed("keyless").ID))
 	ann.send(ben, "m1", "m2", "leased")
 	for range 5 {
 		r.do(call{agent: "eve", target: "/peers", signature: "00"})
@@ -126,6 +127,7 @@ func TestErrorTable(t *testing.T) {
 		{"malformed", post("ann", "/messages", `{`), "bad_request", nil, nil},
 		{"bad signature", call{agent: "ann", target: "/peers", signature: "00"}, "unauthenticated", []string{"reason"}, nil},
 		{"skew", call{agent: "ann", target: "/peers", timestamp: "1"}, "unauthenticated", []string{"reason", "serverTime", "skewSeconds"}, nil},
+		{"unknown agent", call{agent: "keyless", target: "/peers"}, "unknown_agent", nil, nil},
 		{"locked", call{agent: "eve", target: "/peers"}, "locked", nil, map[string]string{"Retry-After": "300"}},
 		{"acl", post("tom", "/messages", `{"to":"ann"}`), "forbidden", nil, nil},
 		{"foreign ack", post("ann", "/messages/m1/ack", ``), "forbidden", nil, nil},

@@ -272,8 +272,8 @@ type spy struct {
 	changed chan struct{} // closed at the next call
 	touched []map[string]time.Time
 
-	failEnqueue, failProbe, failStats error
-	afterLease                        func()
+	failEnqueue, failProbe, failStats, failUsed error
+	afterLease                                  func()
 }
 
 func newSpy(s store.Store) *spy {
@@ -363,6 +363,17 @@ func (s *spy) Touch(ctx context.Context, seen map[string]time.Time) error {
 	defer s.done("Touch")
 	s.set(func(s *spy) { s.touched = append(s.touched, seen) })
 	return s.Store.Touch(ctx, seen)
+}
+
+func (s *spy) Used(ctx context.Context, used map[store.KeyName]time.Time) error {
+	defer s.done("Used")
+	s.mu.Lock()
+	err := s.failUsed
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.Store.Used(ctx, used)
 }
 
 // touches are the times that were persisted for an agent.

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/broker"
 )
 
 // What is private is in no log, at no level.
@@ -47,6 +49,21 @@ func TestLogsHoldNothingPrivate(t *testing.T) {
 			} {
 				r.do(c)
 			}
+			keys := []broker.Key{r.addKeyed("zoe"), r.addKeyed("ann")}
+			for _, give := range []func() (broker.Key, error){
+				func() (broker.Key, error) { return r.broker.RotateKey(t.Context(), "zoe", time.Hour) },
+				func() (broker.Key, error) { return r.broker.AddKey(t.Context(), "zoe", r.clock.Now().Add(time.Hour)) },
+			} {
+				k, err := give()
+				keys = append(keys, r.mustKey(k, err))
+			}
+			for _, k := range keys {
+				r.peers(k.Agent, k.Secret).want(http.StatusOK, nil)
+				r.must(r.broker.RevokeKey(t.Context(), k.Agent, k.ID))
+				r.peers(k.Agent, k.Secret)
+				slog.New(r.setup.log).Error("a key", "key", k, "keys", keys)
+			}
+			r.must(r.broker.RemoveAgent(t.Context(), "zoe"))
 			for range 6 {
 				r.do(call{agent: "eve", target: "/peers", signature: canary})
 			}
@@ -54,7 +71,11 @@ func TestLogsHoldNothingPrivate(t *testing.T) {
 			r.stop()
 
 			text := log.String()
-			for _, private := range []string{canary, secret, signature, *m.LeaseID} {
+			private := []string{canary, secret, signature, *m.LeaseID}
+			for _, k := range keys {
+				private = append(private, k.Secret)
+			}
+			for _, private := range private {
 				if i := strings.Index(text, private); i >= 0 {
 					t.Errorf("the log holds %q: …%s", private, text[max(0, i-200):i+len(private)])
 				}
