@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -224,6 +225,34 @@ func TestAdministrationFails(t *testing.T) {
 	}
 	if f.registry.knows("zoe") {
 		t.Error("zoe is registered")
+	}
+}
+
+// Registering and removing at once leave store and registry alike.
+func TestRegistryFollowsTheStore(t *testing.T) {
+	f := newFixture(t)
+	var wait sync.WaitGroup
+	for range 2 {
+		wait.Go(func() {
+			for range 50 {
+				if _, err := f.Register(ctx, "ann"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wait.Go(func() {
+			for range 50 {
+				if err := f.RemoveAgent(ctx, "ann"); err != nil && !errors.Is(err, agentrelay.ErrNoSuchAgent) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	agents, err := f.store.Agents(ctx)
+	f.must(err)
+	if known := f.registry.knows("ann"); known != (len(agents) == 1) {
+		t.Errorf("the registry knows the agent: %v; the store: %v", known, agents)
 	}
 }
 

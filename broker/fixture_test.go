@@ -7,15 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/store"
 	"github.com/agent-relay/agent-relay/store/sqlite"
 	"github.com/agent-relay/agent-relay/store/storetest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ctx = context.Background()
 

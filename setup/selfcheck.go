@@ -19,6 +19,8 @@ type SelfcheckOptions struct {
 	// URL is the broker's address, Secret signs for it.
 	URL    string
 	Secret string
+	// RequireAgentKeys says that Secret is good for no agent.
+	RequireAgentKeys bool
 	// Version is this program's.
 	Version string
 	// Command is how to call this program, for remedies.

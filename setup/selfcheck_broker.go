@@ -133,7 +133,11 @@ func (o *SelfcheckOptions) roundTrip(ctx context.Context, a, b *client.Client) C
 	defer cancel()
 	start := time.Now()
 	for _, c := range []*client.Client{a, b} {
-		if err := c.Register(ctx); err != nil {
+		err := c.Register(ctx)
+		if o.RequireAgentKeys && errors.Is(err, agentrelay.ErrUnknownAgent) {
+			return pass("no message was sent: only agents with keys of their own are let in")
+		}
+		if err != nil {
 			return o.roundTripFailure("register "+c.Agent(), err)
 		}
 	}
@@ -162,6 +166,8 @@ func (o *SelfcheckOptions) roundTripFailure(what string, err error) Check {
 		return fail(remedy, "%s: it did not come within %s", what, o.Timeout)
 	case errors.Is(err, &agentrelay.Error{Code: agentrelay.CodeUnauthenticated, Reason: agentrelay.ReasonBadSignature}):
 		remedy = "this config's secret is not the running broker's: restart the broker, or name its config with --config"
+	case errors.Is(err, agentrelay.ErrUnknownAgent):
+		remedy = "the running broker has another config, or this agent was given keys: restart it, or remove the agent"
 	case errors.Is(err, agentrelay.ErrLocked):
 		remedy = "earlier bad signatures locked the agent out: wait, then try again"
 	case errors.Is(err, agentrelay.ErrStorageFull):

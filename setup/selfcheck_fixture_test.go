@@ -46,6 +46,7 @@ type installation struct {
 	dir, url string
 	clock    *shiftedClock
 	acl      map[string][]string
+	keysOnly bool
 	// between stands between the clients and the broker.
 	between func(next http.Handler) http.Handler
 }
@@ -64,7 +65,7 @@ func (i *installation) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := broker.Open(ctx, broker.Options{
-		Store: s, Hub: hub, Secret: secret, AllowedTargets: i.acl, Heartbeat: time.Minute, TTL: time.Hour,
+		Store: s, Hub: hub, Secret: secret, AllowedTargets: i.acl, RequireAgentKeys: i.keysOnly, Heartbeat: time.Minute, TTL: time.Hour,
 		Lockout: broker.Lockout{Failures: 5, Duration: time.Minute}, Clock: i.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

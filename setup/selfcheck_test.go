@@ -239,6 +239,14 @@ func TestSelfcheckRoundTrip(t *testing.T) {
 		i.start(t)
 		expectFailures(t, setup.Selfcheck(t.Context(), i.options()), map[string]string{"round-trip": "let selfcheck-a send to selfcheck-b"})
 	})
+	t.Run("keys are required", func(t *testing.T) {
+		i := &installation{keysOnly: true}
+		i.start(t)
+		expectFailures(t, setup.Selfcheck(t.Context(), i.options()), map[string]string{"round-trip": "the running broker has another config"})
+		o := i.options()
+		o.RequireAgentKeys = true
+		expectFailures(t, setup.Selfcheck(t.Context(), o), nil)
+	})
 	t.Run("storage full", func(t *testing.T) {
 		i := answering(http.MethodPost, "/messages", http.StatusInsufficientStorage, `{"error":{"code":"storage_full","message":"full"}}`)
 		i.start(t)

@@ -189,7 +189,7 @@ func (a *app) selfcheckOptions(path, url string) setup.SelfcheckOptions {
 		o.ConfigErr = err
 		return o
 	}
-	o.Secret = string(c.Secret)
+	o.Secret, o.RequireAgentKeys = string(c.Secret), c.RequireAgentKeys
 	if o.URL = url; o.URL == "" {
 		o.URL = c.baseURL()
 	}
