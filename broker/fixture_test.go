@@ -120,17 +120,17 @@ func (f *faulty) Err() error { return f.enter("Err") }
 // fixture is a broker over a store of its own. It runs when the test says so.
 type fixture struct {
 	*Broker
-	t     *testing.T
+	t     testing.TB
 	store *faulty
 	clock *storetest.Clock
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	return newHookedFixture(t, nil)
 }
 
-func newHookedFixture(t *testing.T, boundaries *Boundaries) *fixture {
+func newHookedFixture(t testing.TB, boundaries *Boundaries) *fixture {
 	t.Helper()
 	clock, hub := storetest.NewClock(start), NewHub()
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: t.TempDir(), Options: store.Options{Clock: clock, Observe: hub.Observe}})
