@@ -10,6 +10,7 @@ import (
 
 	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/store"
+	"github.com/agent-relay/agent-relay/store/storetest"
 )
 
 // heard is what a subscriber was told.
@@ -234,5 +235,22 @@ func TestUnknownKindsAreNotTold(t *testing.T) {
 	h.want(t, "message_acked m")
 	if followed != 2 {
 		t.Errorf("followers saw %d events, want 2", followed)
+	}
+}
+
+// The next to go is the one that was seen longest ago.
+func TestNextToGo(t *testing.T) {
+	var agents []store.Agent
+	for i := range 20 {
+		agents = append(agents, store.Agent{Name: fmt.Sprint("agent-", i), LastSeen: start.Add(-time.Duration(i) * time.Second)})
+	}
+	r := newRegistry(agents, storetest.NewClock(start), time.Minute)
+	for range 10 { // a map has no order
+		if next, some := r.lapse(); !some || next != 41*time.Second {
+			t.Errorf("the next goes in %v, %v", next, some)
+		}
+	}
+	if _, some := newRegistry(nil, storetest.NewClock(start), time.Minute).lapse(); some {
+		t.Error("somebody goes where nobody is")
 	}
 }

@@ -312,6 +312,9 @@ func TestLastUse(t *testing.T) {
 		r.peers("ann", k.Secret).want(http.StatusOK, nil)
 		r.peers("ann", other.Secret+"x").wantReason(agentrelay.ReasonBadSignature)
 		want(r.clock.Now())
+		_, err := r.broker.UpdateAgent(ctx, "ann", broker.AgentPatch{})
+		r.must(err)
+		want(r.clock.Now())
 	}
 	if n := r.store.count("Used"); n != 1 {
 		t.Errorf("it was written %d times within a minute", n)
