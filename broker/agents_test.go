@@ -143,7 +143,7 @@ func TestAgentUpdates(t *testing.T) {
 
 func TestKeyErrors(t *testing.T) {
 	f := newFixture(t)
-	f.reserved["telegram"] = true
+	f.options.Reserved = map[string]bool{"telegram": true}
 	_, err := f.AddAgent(ctx, "ann", AgentPatch{})
 	f.must(err)
 	for name, c := range map[string]struct {

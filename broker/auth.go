@@ -117,7 +117,7 @@ func (b *Broker) suspect(who suspect, now time.Time) {
 func (b *Broker) keysFor(agent string, now time.Time) ([]*ownKey, error) {
 	keys, keyed := b.registry.keys(agent)
 	switch {
-	case b.reserved[agent]:
+	case b.options.Reserved[agent]:
 		return nil, unknownAgent(agent, "is the broker's own; nobody can sign for it")
 	case keyed && !slices.ContainsFunc(keys, func(k *ownKey) bool { return k.Good(now) }):
 		return nil, unknownAgent(agent, "has no key any more that is good; ask the broker's operator for a new one")

@@ -34,8 +34,9 @@ type Options struct {
 	Secret string
 	// RequireAgentKeys makes Secret good for nobody.
 	RequireAgentKeys bool
-	// Reserved are names for which nobody can sign.
-	Reserved []string
+	// Reserved are the names of peers that the broker itself provides: nobody
+	// signs as one of them.
+	Reserved map[string]bool
 	// RequireSingleUse refuses requests whose timestamps have no fraction, since
 	// those can be repeated.
 	RequireSingleUse bool
@@ -73,7 +74,6 @@ type Broker struct {
 	observer   Observer
 	hub        *Hub
 	rules      atomic.Pointer[ReloadOptions]
-	reserved   map[string]bool
 	// administering is held while an agent is changed, in the store and then in
 	// the registry, and shared while one registers.
 	administering sync.RWMutex
@@ -116,11 +116,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		boundaries: o.Boundaries,
 		observer:   o.Observer,
 		hub:        o.Hub,
-		reserved:   map[string]bool{},
 		draining:   make(chan struct{}),
-	}
-	for _, name := range o.Reserved {
-		b.reserved[name] = true
 	}
 	rules := o.reloadable()
 	b.rules.Store(&rules)

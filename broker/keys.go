@@ -56,7 +56,7 @@ func (b *Broker) RevokeKey(ctx context.Context, name, keyID string) error {
 func (b *Broker) giveKey(
 	ctx context.Context, name string, notAfter time.Time, give func(context.Context, store.Key) (store.Agent, error),
 ) (Key, error) {
-	if b.reserved[name] {
+	if b.options.Reserved[name] {
 		return Key{}, &agentrelay.Error{
 			Code: agentrelay.CodeForbidden, Message: fmt.Sprintf("%q is the broker's own; it needs no key", name),
 		}

@@ -44,7 +44,7 @@ type setup struct {
 	perAgent, perAddress int // default: as good as none
 	requireSingleUse     bool
 	requireAgentKeys     bool
-	reserved             []string
+	reserved             map[string]bool
 	boundaries           *broker.Boundaries // default: no hooks
 	log                  slog.Handler
 	inner                store.Store // default: SQLite in dir

@@ -235,7 +235,7 @@ func TestKeysAndSingleUse(t *testing.T) {
 }
 
 func TestRequireAgentKeys(t *testing.T) {
-	r := newRelay(t, setup{requireAgentKeys: true, reserved: []string{"telegram"}})
+	r := newRelay(t, setup{requireAgentKeys: true, reserved: map[string]bool{"telegram": true}})
 	k := r.addKeyed("ann")
 	r.peers("ann", k.Secret).want(http.StatusOK, nil)
 	r.peers("ann", secret).wantReason(agentrelay.ReasonBadSignature)
