@@ -24,7 +24,8 @@ type Conn struct {
 	r      *bufio.Reader
 	// within is set when a line that was too long has not ended yet.
 	within bool
-	// writeTimeout is how long the peer may take to make room for one write.
+	// writeTimeout is how long the peer may take to make room for one write;
+	// 0 is as long as it likes, or until SetWriteDeadline's.
 	writeTimeout time.Duration
 
 	// idle and since, when it became so, are the server's.
@@ -90,10 +91,20 @@ func (c *Conn) SkipLine() {
 	}
 }
 
-// Write writes b as one, unless the peer does not read for 5 s.
+// SetWriteTimeout says how long the peer may take to make room for one write:
+// 5 s for a new connection, any time if d is 0. Nobody may write meanwhile.
+func (c *Conn) SetWriteTimeout(d time.Duration) { c.writeTimeout = d }
+
+// SetWriteDeadline bounds writes, also the one under way, of a connection whose
+// write timeout is 0. The zero time is none.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.conn.SetWriteDeadline(t) }
+
+// Write writes b as one, unless the peer does not read in time.
 func (c *Conn) Write(b []byte) (int, error) {
-	if err := c.conn.SetWriteDeadline(time.Now().Add(c.writeTimeout)); err != nil {
-		return 0, err
+	if c.writeTimeout > 0 {
+		if err := c.conn.SetWriteDeadline(time.Now().Add(c.writeTimeout)); err != nil {
+			return 0, err
+		}
 	}
 	return c.conn.Write(b)
 }

@@ -54,7 +54,7 @@ func newFixture(t testing.TB, o Options) *fixture {
 	t.Helper()
 	f := &fixture{t: t, log: &logged{}}
 	o.Path = filepath.Join(shortDir(t), "s")
-	o.Log = slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o.Log = textLogger(f.log)
 	var err error
 	if f.Server, err = Listen(o); err != nil {
 		t.Fatal(err)
@@ -119,6 +119,10 @@ func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+func textLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // waitFor waits until the condition holds.

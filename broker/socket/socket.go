@@ -1,6 +1,7 @@
 // Package socket serves the relay's Unix sockets: JSON lines, for programs of
 // the same user on the same machine. Listen and Server are what every such
-// socket needs; HookHandler is what the hook socket makes of it.
+// socket needs; HookHandler is what the hook socket makes of it, and Control
+// what the control socket does.
 //
 // A socket has mode 0600, and lies in a directory that is made with mode 0700
 // if it is missing. Beside it lies a lock file, PATH.lock, which stays when
