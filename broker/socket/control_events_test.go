@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -192,29 +195,63 @@ func TestControlLag(t *testing.T) {
 	}
 }
 
-// Lost events are logged also when the client goes, or no longer wants any.
+// Lost events are told of also when the client goes, or no longer wants any.
 func TestControlLagUntold(t *testing.T) {
-	s := newControlSocket(t, nil)
-	c := s.greet()
-	fall := func() {
-		t.Helper()
-		c.ask(`{"id":2,"method":"subscribe"}`)
-		for i := range 10_000 {
-			s.control.Publish(accepted(i))
+	for name, end := range map[string]func(*outbox){
+		"unsubscribed": func(o *outbox) { o.unsubscribe(EventNames(), nil) },
+		"gone":         func(o *outbox) { o.wrote(nil, false, errGone) },
+	} {
+		var subscribers atomic.Int64
+		var lost []uint64
+		o := newOutbox(&subscribers, func(missed uint64) { lost = append(lost, missed) })
+		o.subscribe(EventNames(), nil)
+		for i := range maxBehind + 3 {
+			o.publish(event{Event: accepted(i)})
+		}
+		end(o)
+		o.publish(event{Event: accepted(0)})
+		if diff := cmp.Diff([]uint64{3}, lost); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	fall()
-	c.say(`{"id":3,"method":"unsubscribe"}`)
-	for line := c.hear(); !strings.HasPrefix(line, `{"kind":"reply","id":3,`); line = c.hear() {
-		if strings.Contains(line, "lagged") {
-			break // it was read before the request was
+}
+
+// No more is begun for a client than it reads.
+func TestControlBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox(new(atomic.Int64), nil)
+		begun := 0
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			for o.begin() {
+				begun++
+			}
+		})
+		holds := func(want int) {
+			t.Helper()
+			if synctest.Wait(); begun != want {
+				t.Errorf("%d began, want %d", begun, want)
+			}
 		}
-	}
-	fall()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "it is logged", func() bool { return strings.Count(s.log.String(), "events behind") >= 2 })
+		holds(maxPending)
+		o.skip()
+		holds(maxPending + 1)
+		long := make([]byte, maxUnread+1)
+		o.reply(long)
+		o.skip()
+		holds(maxPending + 1)
+		line, isReply, more := o.next()
+		if !isReply || !more || len(line) != len(long) {
+			t.Errorf("%d bytes, %t, %t", len(line), isReply, more)
+		}
+		o.wrote(line, true, nil)
+		holds(maxPending + 3)
+		o.halt()
+		wait.Wait()
+		if o.begin() {
+			t.Error("one more began after the end")
+		}
+	})
 }
 
 // BenchmarkPublish is what an event costs the broker: with nobody there, with

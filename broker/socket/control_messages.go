@@ -94,9 +94,16 @@ func (c *Control) list(ctx context.Context, p params, f store.Filter) (result, e
 	if err != nil {
 		return result{}, err
 	}
+	maxBytes, err := p.integer("max_bytes", 1, math.MaxInt64)
+	if err != nil {
+		return result{}, err
+	}
 	f.Limit, f.MaxBytes = agentrelay.DefaultLimit, agentrelay.MaxPageBytes
 	if limit != nil {
 		f.Limit = int(min(*limit, agentrelay.MaxLimit))
+	}
+	if maxBytes != nil {
+		f.MaxBytes = int(min(*maxBytes, agentrelay.MaxPageBytes))
 	}
 	found, err := c.o.Broker.Query(ctx, f)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 
 const (
 	// partingTimeout is how long a client that ended its requests may take to
-	// read what is left for it, goodbyeTimeout how long at shutdown; twice that
-	// is for what is under way then.
-	partingTimeout = 5 * time.Second
+	// read what is left for it, goodbyeTimeout how long at shutdown.
+	partingTimeout = 3 * time.Second
 	goodbyeTimeout = time.Second
 )
 
@@ -63,7 +62,6 @@ func (s *session) serve(outer context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		s.out.halt()
 		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // it may be closed
-		_ = s.conn.SetWriteDeadline(time.Now().Add(2 * goodbyeTimeout))
 	})
 	defer stop()
 	s.busy.Go(func() {
