@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/client"
 )
 
@@ -28,7 +29,8 @@ const maxSecretBytes = 64 << 10
 const connectionHelp = `
 
 The secret is read from the file named by AGENT_RELAY_SECRET_FILE, else from
-AGENT_RELAY_SECRET, else from the config of the broker on this machine.`
+AGENT_RELAY_SECRET, else from the agent's credentials ("agent add
+--credentials"), else from the config of the broker on this machine.`
 
 func addClientFlags(cmd *cobra.Command) *clientFlags {
 	f := &clientFlags{}
@@ -77,6 +79,11 @@ func (a *app) newClient(f *clientFlags) (*client.Client, error) {
 	if o.Secret, err = a.secret(); err != nil {
 		return nil, err
 	}
+	if o.Secret == "" {
+		if err := a.fromCredentials(&o); err != nil {
+			return nil, err
+		}
+	}
 	if o.Secret == "" || o.URL == "" {
 		if err := a.fromConfig(f.config, &o); err != nil {
 			return nil, err
@@ -113,6 +120,27 @@ func (a *app) secret() (string, error) {
 		return "", fmt.Errorf("%s is empty; AGENT_RELAY_SECRET_FILE must name a file that holds the secret", path)
 	}
 	return secret, nil
+}
+
+// fromCredentials fills in the key of an agent that has one of its own, as
+// "agent add --credentials" wrote it for this user, and the URL if it is
+// missing.
+func (a *app) fromCredentials(o *client.Options) error {
+	home, err := configHome(a.env)
+	if err != nil || !agentrelay.ValidName(o.Agent) {
+		return nil // the name is refused later
+	}
+	c, err := client.ReadCredentials(client.CredentialsFile(home, o.Agent))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case c.Agent != o.Agent:
+		return fmt.Errorf("%s holds the credentials of %s", client.CredentialsFile(home, o.Agent), c.Agent)
+	}
+	o.Secret, o.URL = c.Key, firstOf(o.URL, c.URL)
+	return nil
 }
 
 // fromConfig fills in the secret and the URL from the local config where they

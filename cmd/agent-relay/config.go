@@ -50,6 +50,9 @@ type config struct {
 	// alone.
 	Metrics *bool
 	Hooks   hooksConfig
+	// ControlSocket is absolute, or socketOff, or empty for where controlSocket
+	// looks.
+	ControlSocket string
 	// Log comes from the flags of serve.
 	Log logConfig
 

@@ -62,7 +62,7 @@ func TestConfigDefaults(t *testing.T) {
 		"keys left empty":    secretLine + "metrics:\nlisten:\nrate_limit:\nagents:\n# none\nlockout: {failures: }\ndata_dir: ''\n",
 		"tab after a value":  strings.TrimSpace(secretLine) + "\t# x\n",
 		"no final newline":   strings.TrimSpace(secretLine),
-		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\nrequire_agent_keys: false\nhooks: {timeout: 5s, max_concurrent: 4, pre_message: advisory}\n",
+		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\nrequire_agent_keys: false\nhooks: {timeout: 5s, max_concurrent: 4, pre_message: advisory}\ncontrol_socket: ''\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := loadTestConfig(t, content)
@@ -125,13 +125,14 @@ metrics: false
 require_single_use: true
 require_agent_keys: true
 hooks: {dir: `+filepath.Join(dir, "hooks.d")+`, socket: off, timeout: 100ms, max_concurrent: 64, pre_message: enforce}
+control_socket: off
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &config{
 		Listen: "[::1]:0", PublicHosts: []string{"relay.example.org", "10.0.0.5", "fe80::1", "under_score"}, DataDir: dir, Storage: "memory",
-		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, RequireAgentKeys: true, Hooks: hooksConfig{filepath.Join(dir, "hooks.d"), "off", 100 * time.Millisecond, 64, "enforce"}, MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024,
+		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, RequireAgentKeys: true, Hooks: hooksConfig{filepath.Join(dir, "hooks.d"), "off", 100 * time.Millisecond, 64, "enforce"}, ControlSocket: "off", MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024,
 		Heartbeat: 24 * time.Hour, RateLimit: rateLimitConfig{1, 2}, Lockout: lockoutConfig{7, time.Minute},
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.1.2.3/32"), netip.MustParsePrefix("10.0.0.0/8"),
@@ -168,7 +169,7 @@ func TestConfigProblems(t *testing.T) {
 		{"secret with a newline", "secret: |\n  " + testSecret + "\n", "FILE:1: secret: must not hold spaces"},
 		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list or an object"},
 		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list"},
-		{"unknown key", secretLine + "lisen: a\n", "FILE:2: lisen: there is no such key; the keys here are agents, data_dir, heartbeat, "},
+		{"unknown key", secretLine + "lisen: a\n", "FILE:2: lisen: there is no such key; the keys here are agents, control_socket, data_dir, heartbeat, "},
 		{"wrong case", secretLine + "Listen: 127.0.0.1:1\n", "FILE:2: Listen: there is no such key"},
 		{"unknown key below", secretLine + "lockout:\n  failure: 1\n", "FILE:3: lockout.failure: there is no such key; the keys here are duration, failures"},
 		{"unknown key of an agent", secretLine + "agents:\n  a: {targets: [b]}\n", "FILE:3: agents.a.targets: there is no such key; the keys here are allowed_targets"},
@@ -191,6 +192,7 @@ func TestConfigProblems(t *testing.T) {
 		{"public host that is empty", secretLine + "public_hosts: ['']\n", "FILE:2: public_hosts[0]: must be a host name"},
 		{"public hosts that are one", secretLine + "public_hosts: a\n", "FILE:2: public_hosts: must be a list"},
 		{"public host that is null", secretLine + "public_hosts: [null]\n", "FILE:2: public_hosts[0]: must be text"},
+		{"relative control socket", secretLine + "control_socket: run/c.sock\n", "FILE:2: control_socket: must be an absolute path, or off"},
 		{"relative data directory", secretLine + "data_dir: data\n", "FILE:2: data_dir: must be an absolute path"},
 		{"home data directory", secretLine + "data_dir: ~/data\n", "FILE:2: data_dir: must be an absolute path; ~ "},
 		{"storage", secretLine + "storage: postgres\n", "FILE:2: storage: must be sqlite or memory"},

@@ -82,6 +82,7 @@ func (c *config) fields() fields {
 			"duration": duration(&c.Lockout.Duration),
 		}),
 		"hooks":           object(c.Hooks.fields()),
+		"control_socket":  text(&c.ControlSocket),
 		"trusted_proxies": c.readProxies,
 		"agents":          c.readAgents,
 		"metrics":         boolean(func(v bool) { c.Metrics = &v }),

@@ -104,6 +104,36 @@ func (d *display) table(heading []string, rows [][]string) error {
 	return w.Flush()
 }
 
+// cell is a text in a line, and how it stands out.
+type cell struct {
+	text string
+	style
+}
+
+// columns shows a line of cells. A cell may be of any text.
+func (d *display) columns(cells ...cell) {
+	for i, c := range cells {
+		if i > 0 {
+			_, _ = d.out.WriteString("  ") // flush tells the error
+		}
+		_, _ = d.out.WriteString(d.paint(c.style, oneLine(c.text)))
+	}
+	_, _ = d.out.WriteString("\n")
+}
+
+// facts shows names, and what they are.
+func (d *display) facts(facts [][]string) {
+	width := columnWidths(facts)[0]
+	for _, f := range facts {
+		d.columns(cell{pad(f[0], width), dim}, cell{f[1], ""})
+	}
+}
+
+// pad fills a text up with spaces.
+func pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
+}
+
 // when tells a time: for a person how long ago, else exactly.
 func (d *display) when(t time.Time) string {
 	switch {

@@ -60,6 +60,8 @@ func (l leakChecked) Run() int {
 //	refusing STATUS CODE  serve a broker that refuses all calls; sets REFUSING
 //	appears FILE [TEXT]   wait until there is such a file, with whole lines that
 //	                      hold the text
+//	until REGEXP CMD ARG...
+//	                      run a command until its stdout matches
 //	listens SOCKET        wait until somebody answers at a Unix socket
 //	stored AGENT ID       wait until the broker has a message of the agent's
 func TestScripts(t *testing.T) {
@@ -87,6 +89,7 @@ func TestScripts(t *testing.T) {
 			"stored":   scriptStored,
 			"appears":  scriptAppears,
 			"listens":  scriptListens,
+			"until":    scriptUntil,
 		},
 		RequireExplicitExec: true,
 	})
@@ -291,6 +294,20 @@ func scriptAppears(ts *testscript.TestScript, neg bool, args []string) {
 		data, err := os.ReadFile(ts.MkAbs(args[0]))
 		if text := string(data); err == nil && !(strings.HasSuffix(text, "\n") && strings.Contains(text, want)) {
 			err = fmt.Errorf("it holds %q", text)
+		}
+		return err
+	}))
+}
+
+func scriptUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until REGEXP CMD ARG...")
+	}
+	re := regexp.MustCompile("(?m)" + args[0])
+	ts.Check(waitFor(func() error {
+		err := ts.Exec(args[1], args[2:]...)
+		if got := ts.ReadFile("stdout"); err == nil && !re.MatchString(got) {
+			err = fmt.Errorf("it prints %s", got)
 		}
 		return err
 	}))

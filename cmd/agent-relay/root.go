@@ -69,6 +69,12 @@ Exit status: 0 done, 64 wrong usage, 65 the broker cannot use what was sent,
 		a.queryCommand(),
 		a.peersCommand(),
 		a.hooksCommand(),
+		a.agentCommand(),
+		a.eventsCommand(),
+		a.statsCommand(),
+		a.requeueCommand(),
+		a.cancelCommand(),
+		a.reloadCommand(),
 		a.versionCommand(),
 	)
 	adoptCommands(root)

@@ -36,6 +36,7 @@ const (
 // process is a broker with everything it stands on and everything that stands
 // on it.
 type process struct {
+	app      *app
 	log      *slog.Logger
 	listener net.Listener
 	store    store.Store
@@ -44,7 +45,16 @@ type process struct {
 	hooks      *hooks.Dispatcher
 	boundaries *broker.Boundaries
 	hookSocket *socket.Server
-	http       *http.Server
+	// control and controlSocket are nil if there is none.
+	control       *socket.Control
+	controlSocket *socket.Server
+	http          *http.Server
+	// config is the one it was opened with; reloading is held while another
+	// is put in force.
+	config    *config
+	reloading sync.Mutex
+	// terminal says that it was started on one.
+	terminal bool
 	// temporary is a data directory to remove at the end, if any.
 	temporary string
 	// endTimeout bounds a clean end, drainTimeout the part of it in which
@@ -54,7 +64,7 @@ type process struct {
 
 // openProcess opens what c asks for. On an error nothing stays open.
 func (a *app) openProcess(ctx context.Context, c *config, log *slog.Logger) (*process, error) {
-	p := &process{log: log, endTimeout: endTimeout, drainTimeout: drainTimeout}
+	p := &process{app: a, log: log, config: c, terminal: onTerminal(a), endTimeout: endTimeout, drainTimeout: drainTimeout}
 	if err := p.open(ctx, a, c); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -84,7 +94,7 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		}
 		p.temporary = dir
 	}
-	if p.hooks, err = c.newHooks(a, hooks.Options{Log: p.log}); err != nil {
+	if p.hooks, err = c.newHooks(a, hooks.Options{Log: p.log, Done: p.hookDone}); err != nil {
 		return err
 	}
 	p.boundaries = broker.NewBoundaries(p.hooks, c.Hooks.PreMessage == hooksEnforce)
@@ -107,6 +117,9 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		Log:     p.log, Observer: told.broker,
 	})
 	if err != nil {
+		return err
+	}
+	if err := p.openControlSocket(a, c, dir); err != nil {
 		return err
 	}
 	p.http = &http.Server{
@@ -187,12 +200,10 @@ func (p *process) run(ctx context.Context) error {
 	rules := begin(ctx, fail, p.broker.Run)
 	scripts := begin(ctx, fail, p.hooks.Run)
 	sockets := begin(ctx, fail, p.serveSockets)
+	control := begin(ctx, fail, p.serveControl)
 	answers := begin(ctx, fail, p.serveHTTP)
 	p.notify(daemon.SdNotifyReady)
-	select {
-	case <-ctx.Done():
-	case <-failed:
-	}
+	p.await(ctx, failed)
 	again := make(chan os.Signal, 1)
 	if p.temporary != "" {
 		// Otherwise another signal is not caught, and ends the process.
@@ -203,8 +214,27 @@ func (p *process) run(ctx context.Context) error {
 	p.notify(daemon.SdNotifyStopping)
 	return p.end(again, func() error {
 		p.broker.Drain()
-		return errors.Join(sockets.end(), answers.end(), scripts.end(), rules.end(), p.close())
+		return errors.Join(control.end(), sockets.end(), answers.end(), scripts.end(), rules.end(), p.close())
 	})
+}
+
+// await returns when p is to end.
+func (p *process) await(ctx context.Context, failed <-chan struct{}) {
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGHUP)
+	defer signal.Stop(hangUp)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-failed:
+			return
+		case <-hangUp:
+			if p.hangUp() {
+				return
+			}
+		}
+	}
 }
 
 // serveHTTP serves until ctx ends, and then lets requests under way be
@@ -263,8 +293,10 @@ func (p *process) close() error {
 	if p.listener != nil && p.http == nil {
 		errs = append(errs, p.listener.Close()) // else the server has closed it
 	}
-	if p.hookSocket != nil {
-		errs = append(errs, p.hookSocket.Close())
+	for _, s := range []*socket.Server{p.hookSocket, p.controlSocket} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())

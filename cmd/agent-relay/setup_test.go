@@ -51,6 +51,7 @@ func TestInitWritesDefaults(t *testing.T) {
 	}
 	want.DataDir = "/var/lib/agent-relay"
 	want.Metrics = new(true)
+	want.ControlSocket = "/run/user/1000/agent-relay/control.sock"
 	want.Agents = map[string]agentConfig{"worker": {AllowedTargets: []string{"planner"}}}
 	if diff := cmp.Diff(want, shown, ignoreLines, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
