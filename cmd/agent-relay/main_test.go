@@ -74,6 +74,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CONFIG", filepath.Join(e.WorkDir, ".config", "agent-relay", "config.yaml"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
 			e.Setenv("SECRET", scriptSecret)
+			// Else each command waits a second at its end under the race detector.
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -53,6 +53,8 @@ type process struct {
 	// is put in force.
 	config    *config
 	reloading sync.Mutex
+	// hangUps has the signal SIGHUP, from before anybody can know the process.
+	hangUps chan os.Signal
 	// terminal says that it was started on one.
 	terminal bool
 	// temporary is a data directory to remove at the end, if any.
@@ -65,6 +67,8 @@ type process struct {
 // openProcess opens what c asks for. On an error nothing stays open.
 func (a *app) openProcess(ctx context.Context, c *config, log *slog.Logger) (*process, error) {
 	p := &process{app: a, log: log, config: c, terminal: onTerminal(a), endTimeout: endTimeout, drainTimeout: drainTimeout}
+	p.hangUps = make(chan os.Signal, 1)
+	signal.Notify(p.hangUps, syscall.SIGHUP)
 	if err := p.open(ctx, a, c); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -220,16 +224,13 @@ func (p *process) run(ctx context.Context) error {
 
 // await returns when p is to end.
 func (p *process) await(ctx context.Context, failed <-chan struct{}) {
-	hangUp := make(chan os.Signal, 1)
-	signal.Notify(hangUp, syscall.SIGHUP)
-	defer signal.Stop(hangUp)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-failed:
 			return
-		case <-hangUp:
+		case <-p.hangUps:
 			if p.hangUp() {
 				return
 			}
@@ -289,6 +290,7 @@ func (p *process) end(again <-chan os.Signal, shutdown func() error) error {
 
 // close releases the store, then what it was in.
 func (p *process) close() error {
+	signal.Stop(p.hangUps)
 	var errs []error
 	if p.listener != nil && p.http == nil {
 		errs = append(errs, p.listener.Close()) // else the server has closed it
