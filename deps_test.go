@@ -102,6 +102,12 @@ var rooms = map[string]room{
 		never:  []string{"net/http", "database/sql", "os/exec"},
 		reason: "a socket passes on what it is asked to the broker and to whoever fires hooks; it runs nothing itself",
 	},
+	"broker/connector": {
+		may:    []string{"."},
+		only:   []string{"github.com/coder/websocket"},
+		never:  []string{"database/sql", "os/exec"},
+		reason: "connectors written in Go build it in, so it brings neither the broker nor a store",
+	},
 	"client": {
 		may:    []string{".", "internal/disk", "internal/hook"},
 		only:   []string{"github.com/google/uuid"},
