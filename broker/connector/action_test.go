@@ -48,6 +48,12 @@ func TestPayloads(t *testing.T) {
 			t.Errorf("the payload of %s is %s", payload, m.Payload)
 		}
 	}
+	if p := Text("hi"); p.Kind() != PayloadText || p.Content() != "hi" {
+		t.Errorf("%+v", p)
+	}
+	if _, err := ParseMetadata([]byte("[]")); err == nil {
+		t.Error("a list is taken for metadata")
+	}
 	for _, bad := range []string{
 		``, `null`, `[]`, `{}`, `{"kind":"dance"}`, `{"kind":"text"}`, `{"kind":"text","text":7}`, `{"kind":"media"}`, `{"kind":"media","media_urls":"u"}`,
 		`{"kind":"media","media_urls":[],"text":7}`, `{"kind":"voice"}`, `{"kind":"files"}`, `{"kind":"files","file_urls":[7]}`, `{"kind":"poll","question":"q"}`,

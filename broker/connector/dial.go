@@ -93,6 +93,10 @@ func (d *WebSocketDialer) Dial(ctx context.Context) (FrameIO, bool, error) {
 		if answer != nil && answer.StatusCode != http.StatusSwitchingProtocols {
 			return nil, false, fmt.Errorf("dial the connector: it answered with status %d and did not switch to WebSocket", answer.StatusCode)
 		}
+		// The URL, which may hold a password of a kind, is not for the log.
+		if at := (*url.Error)(nil); errors.As(err, &at) {
+			err = at.Err
+		}
 		return nil, false, fmt.Errorf("dial the connector: %w", err)
 	}
 	return NewWebSocket(conn, d.Options), d.Tokens != nil, nil

@@ -34,6 +34,7 @@ func (b *buffering) serve(p *peer, random *rand.Rand) error {
 	if len(sending) < 300 {
 		cutFrame, cutAck = len(sending), len(sending)
 	}
+	cutAck = min(cutAck, len(sending))
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

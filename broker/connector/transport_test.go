@@ -282,6 +282,7 @@ func TestGoingIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, m := online(t, Options{Handlers: Handlers{Inbound: func(context.Context, Inbound) error { return nil }}})
 		m.say(`{"type":"going_idle_ack"}`) // nobody asked
+		synctest.Wait()
 		pending := r.send(t.Context(), typing)
 		request := m.asked(t)
 		r.stop()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -336,55 +334,6 @@ func TestGoingIdleOverTheWire(t *testing.T) {
 	}
 }
 
-func TestDialFailures(t *testing.T) {
-	t.Parallel()
-	elsewhere := atomic.Int64{}
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
-	defer other.Close()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		switch q.URL.Path {
-		case "/moved/relay":
-			http.Redirect(w, q, other.URL+"/relay", http.StatusTemporaryRedirect)
-		default:
-			w.WriteHeader(http.StatusForbidden)
-		}
-	}))
-	defer server.Close()
-	for path, want := range map[string]string{"/moved": "status 307", "/refused": "status 403"} {
-		if _, _, err := dialTo(t, server.URL+path, WebSocketOptions{}).Dial(within(t)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	if elsewhere.Load() != 0 {
-		t.Error("it follows a redirect")
-	}
-	other.Close()
-	if _, _, err := dialTo(t, other.URL, WebSocketOptions{}).Dial(within(t)); err == nil {
-		t.Error("nobody is there, and it is no error")
-	}
-	if _, _, err := (&WebSocketDialer{URL: "gopher://x"}).Dial(within(t)); err == nil {
-		t.Error("gopher is dialled")
-	}
-}
-
-// Without a token nothing is proved.
-func TestDialWithoutAToken(t *testing.T) {
-	t.Parallel()
-	c := startConnector(t, func(_ int, p *peer) error {
-		if p.token != "" {
-			return errors.New("there is a token")
-		}
-		return errors.Join(p.greet(), p.say(inbound(1, "b1")), p.want(ackFrame("b1")), p.untilGone())
-	})
-	d := dialTo(t, c.url, WebSocketOptions{})
-	d.Tokens = nil
-	got := make(chan Inbound, 1)
-	runTo(t, c.url, Options{Dialer: d, Handlers: Handlers{Inbound: func(_ context.Context, f Inbound) error { got <- f; return nil }}})
-	if f := <-got; f.Authenticated {
-		t.Errorf("%+v", f)
-	}
-}
-
 // What a connection does at its end, without a transport around it.
 func TestWebSocketEnds(t *testing.T) {
 	t.Parallel()
@@ -447,30 +396,58 @@ func TestWebSocketRefusesToSend(t *testing.T) {
 	}
 }
 
-func TestParseURL(t *testing.T) {
-	for text, want := range map[string]string{
-		" https://bridge.example/ \n":      "wss://bridge.example/relay",
-		"http://bridge.example:8080":       "ws://bridge.example:8080/relay",
-		"HTTPS://bridge.example/a/b///":    "wss://bridge.example/a/b/relay",
-		"wss://bridge.example/relay/":      "wss://bridge.example/relay",
-		"ws://[::1]:9/x/relay":             "ws://[::1]:9/x/relay",
-		"ws://bridge.example/a%2Fb?x=1&y":  "ws://bridge.example/a%2Fb/relay?x=1&y",
-		"ws://bridge.example/betarelay":    "ws://bridge.example/betarelay/relay",
-		"bridge.example":                   "",
-		"ftp://bridge.example":             "",
-		"https://":                         "",
-		"https:///relay":                   "",
-		"https://user:word@bridge.example": "",
-		"https://bridge.example/#top":      "",
-		"https://bridge.example:port/":     "",
-		"":                                 "",
-	} {
-		got, err := ParseURL(text)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", text, got, err)
+// Closing waits neither for who does not receive nor for a peer that is silent.
+func TestCloseWhileReadingHasStopped(t *testing.T) {
+	t.Parallel()
+	for _, polite := range []bool{true, false} {
+		served := make(chan struct{})
+		c := startConnector(t, func(_ int, p *peer) error {
+			defer close(served)
+			for p.say(strings.Repeat("x", 1000), `{}`) == nil {
+			}
+			return nil
+		})
+		conn, _, err := dialTo(t, c.url, WebSocketOptions{ReadAhead: 1}).Dial(within(t))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err != nil && strings.Contains(err.Error(), "word") && !strings.Contains(err.Error(), "password") {
-			t.Errorf("the error quotes the URL: %v", err)
+		for conn.(*webSocket).stalls.Load()%2 == 0 {
+			time.Sleep(time.Millisecond)
 		}
+		ctx, cancel := context.WithTimeout(within(t), 20*time.Millisecond)
+		if !polite {
+			cancel()
+		}
+		conn.Close(ctx, CloseNormal, "")
+		cancel()
+		<-conn.Done()
+		<-served
+	}
+}
+
+// A connection that ends within a message has no frame of it.
+func TestDeathWithinAMessage(t *testing.T) {
+	t.Parallel()
+	c := startConnector(t, func(_ int, p *peer) error {
+		w, err := p.Writer(p.ctx, websocket.MessageText)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write([]byte(`{"n":1}` + "\n" + `{"n":2` + strings.Repeat(" ", 100_000)))
+		return err
+	})
+	conn, _, err := dialTo(t, c.url, WebSocketOptions{}).Dial(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(within(t), CloseNormal, "")
+	if frame, err := conn.Receive(within(t)); string(frame) != `{"n":1}` || err != nil {
+		t.Errorf("%s, %v", frame, err)
+	}
+	if frame, err := conn.Receive(within(t)); err == nil {
+		t.Errorf("%s", frame)
+	}
+	if err := conn.Send(within(t), []byte(`{}`)); !errors.Is(err, ErrNotSent) {
+		t.Errorf("%v", err)
 	}
 }
