@@ -343,3 +343,24 @@ func TestGoingIdleAndDropped(t *testing.T) {
 		}
 	})
 }
+
+// What came in before the connector's leave is acknowledged to it.
+func TestGoingIdleWithABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := online(t, Options{Handlers: Handlers{Inbound: func(context.Context, Inbound) error {
+			time.Sleep(time.Second)
+			return nil
+		}}})
+		m.say(inbound(1, "b1"), inbound(2, "b2"))
+		synctest.Wait()
+		began := time.Now()
+		r.stop()
+		m.want(t, idleFrame)
+		m.say(`{"type":"going_idle_ack"}`)
+		m.want(t, ackFrame("b1"), ackFrame("b2"))
+		r.wantEnd(t, nil)
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it takes %v", took)
+		}
+	})
+}
