@@ -108,6 +108,11 @@ var rooms = map[string]room{
 		never:  []string{"database/sql", "os/exec"},
 		reason: "connectors written in Go build it in, so it brings neither the broker nor a store",
 	},
+	"broker/bridge": {
+		may:    []string{".", "store", "broker", "broker/connector"},
+		never:  []string{"database/sql", "net/http", "os", "os/exec"},
+		reason: "it joins the rules with the connectors' contract, so that neither knows the other; config and HTTP are for others",
+	},
 	"client": {
 		may:    []string{".", "internal/disk", "internal/hook"},
 		only:   []string{"github.com/google/uuid"},

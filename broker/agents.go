@@ -92,6 +92,11 @@ func (b *Broker) UpdateAgent(ctx context.Context, name string, p AgentPatch) (Ag
 // then like one that never registered: whoever knows the shared secret may use
 // it, and gets what is still in the inbox. CodeNoSuchAgent.
 func (b *Broker) RemoveAgent(ctx context.Context, name string) error {
+	if b.options.Reserved[name] {
+		return &agentrelay.Error{
+			Code: agentrelay.CodeForbidden, Message: fmt.Sprintf("%q is the broker's own; it goes when it is taken out of the config", name),
+		}
+	}
 	b.administering.Lock()
 	defer b.administering.Unlock()
 	ctx, cancel := detach(ctx)

@@ -150,15 +150,16 @@ func TestKeyErrors(t *testing.T) {
 		call func() error
 		want error
 	}{
-		"add twice":            {func() error { _, err := f.AddAgent(ctx, "ann", AgentPatch{}); return err }, agentrelay.ErrBadRequest},
-		"add what is reserved": {func() error { _, err := f.AddAgent(ctx, "telegram", AgentPatch{}); return err }, agentrelay.ErrForbidden},
-		"key of a stranger":    {func() error { _, err := f.AddKey(ctx, "zoe", time.Time{}); return err }, agentrelay.ErrNoSuchAgent},
-		"key that ended":       {func() error { _, err := f.AddKey(ctx, "ann", f.clock.Now()); return err }, agentrelay.ErrBadRequest},
-		"rotate a stranger's":  {func() error { _, err := f.RotateKey(ctx, "zoe", 0); return err }, agentrelay.ErrNoSuchAgent},
-		"rotate backwards":     {func() error { _, err := f.RotateKey(ctx, "ann", -1); return err }, agentrelay.ErrBadRequest},
-		"revoke a stranger's":  {func() error { return f.RevokeKey(ctx, "zoe", "x") }, agentrelay.ErrNoSuchAgent},
-		"revoke none":          {func() error { return f.RevokeKey(ctx, "ann", "x") }, agentrelay.ErrBadRequest},
-		"remove a stranger":    {func() error { return f.RemoveAgent(ctx, "zoe") }, agentrelay.ErrNoSuchAgent},
+		"add twice":               {func() error { _, err := f.AddAgent(ctx, "ann", AgentPatch{}); return err }, agentrelay.ErrBadRequest},
+		"add what is reserved":    {func() error { _, err := f.AddAgent(ctx, "telegram", AgentPatch{}); return err }, agentrelay.ErrForbidden},
+		"remove what is reserved": {func() error { return f.RemoveAgent(ctx, "telegram") }, agentrelay.ErrForbidden},
+		"key of a stranger":       {func() error { _, err := f.AddKey(ctx, "zoe", time.Time{}); return err }, agentrelay.ErrNoSuchAgent},
+		"key that ended":          {func() error { _, err := f.AddKey(ctx, "ann", f.clock.Now()); return err }, agentrelay.ErrBadRequest},
+		"rotate a stranger's":     {func() error { _, err := f.RotateKey(ctx, "zoe", 0); return err }, agentrelay.ErrNoSuchAgent},
+		"rotate backwards":        {func() error { _, err := f.RotateKey(ctx, "ann", -1); return err }, agentrelay.ErrBadRequest},
+		"revoke a stranger's":     {func() error { return f.RevokeKey(ctx, "zoe", "x") }, agentrelay.ErrNoSuchAgent},
+		"revoke none":             {func() error { return f.RevokeKey(ctx, "ann", "x") }, agentrelay.ErrBadRequest},
+		"remove a stranger":       {func() error { return f.RemoveAgent(ctx, "zoe") }, agentrelay.ErrNoSuchAgent},
 	} {
 		if err := c.call(); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,8 @@ type Hooks interface {
 type Boundaries struct {
 	hooks   Hooks
 	enforce bool
+	// channel names the channel of a message.
+	channel func(*agentrelay.Message) string
 
 	mu      sync.Mutex
 	sending map[string]*sending
@@ -39,7 +42,17 @@ type Boundaries struct {
 // NewBoundaries returns boundaries that fire hooks; nil are none. With enforce
 // the hooks of messages that enter decide whether they may.
 func NewBoundaries(hooks Hooks, enforce bool) *Boundaries {
-	return &Boundaries{hooks: hooks, enforce: enforce && hooks != nil, sending: map[string]*sending{}}
+	return &Boundaries{hooks: hooks, enforce: enforce && hooks != nil, channel: ownChannel, sending: map[string]*sending{}}
+}
+
+// ownChannel is the channel of messages between agents.
+func ownChannel(*agentrelay.Message) string { return "relay" }
+
+// Channels has hooks be told of the channels that some messages come from or go
+// to. name returns "" for all others; the message it is given may lack its body,
+// and must not be changed. It is to be called before the broker is opened.
+func (b *Boundaries) Channels(name func(*agentrelay.Message) string) {
+	b.channel = func(m *agentrelay.Message) string { return cmp.Or(name(m), ownChannel(m)) }
 }
 
 // observe fires for what polls handed over first, as the store tells it. It
@@ -55,14 +68,14 @@ func (b *Boundaries) observe(events []store.Event) {
 // left fires for a message that was handed over for the first time.
 func (b *Boundaries) left(m *agentrelay.Message, at time.Time) {
 	if b.hooks != nil && m.Type == agentrelay.TypeMessage && b.hooks.Installed(hook.PostMessage) {
-		b.hooks.FireLater(hook.PostMessage, postMessage(m, at))
+		b.hooks.FireLater(hook.PostMessage, b.postMessage(m, at))
 	}
 }
 
 // entered fires for a message that was stored and no hook was asked about.
 func (b *Boundaries) entered(m *agentrelay.Message, at time.Time) {
 	if b.hooks != nil && !b.enforce && b.hooks.Installed(hook.PreMessage) {
-		b.hooks.FireLater(hook.PreMessage, preMessage(m, at))
+		b.hooks.FireLater(hook.PreMessage, b.preMessage(m, at))
 	}
 }
 
@@ -72,7 +85,7 @@ func (b *Boundaries) asks() bool { return b.enforce && b.hooks.Installed(hook.Pr
 // ask has the hooks decide on a message. A script that says no is
 // CodeHookRejected, anything else that goes wrong CodeBusy: nobody decided.
 func (b *Boundaries) ask(ctx context.Context, m *agentrelay.Message, at time.Time) error {
-	result := b.hooks.Enforce(ctx, hook.PreMessage, preMessage(m, at))
+	result := b.hooks.Enforce(ctx, hook.PreMessage, b.preMessage(m, at))
 	if result.OK {
 		return nil
 	}
@@ -134,17 +147,17 @@ func (b *Boundaries) end(id string, s *sending, err error) {
 
 // preMessage is the payload for a message that enters. message is for scripts
 // that want text: the body's text, or else its JSON.
-func preMessage(m *agentrelay.Message, at time.Time) json.RawMessage {
-	b := payload(at, m.From)
-	b = agentrelay.AppendString(append(b, `,"message":`...), plainText(m.Body))
-	b = appendHeader(b, m)
-	b = append(b, `,"reply_to":`...)
+func (b *Boundaries) preMessage(m *agentrelay.Message, at time.Time) json.RawMessage {
+	p := payload(at, b.channel(m), m.From)
+	p = agentrelay.AppendString(append(p, `,"message":`...), plainText(m.Body))
+	p = appendHeader(p, m)
+	p = append(p, `,"reply_to":`...)
 	if m.ReplyTo == "" {
-		b = append(b, "null"...)
+		p = append(p, "null"...)
 	} else {
-		b = agentrelay.AppendString(b, m.ReplyTo)
+		p = agentrelay.AppendString(p, m.ReplyTo)
 	}
-	return append(append(append(b, `,"body":`...), m.Body...), '}')
+	return append(append(append(p, `,"body":`...), m.Body...), '}')
 }
 
 // plainText is a body's text, or else its JSON without space.
@@ -162,14 +175,15 @@ func plainText(body json.RawMessage) string {
 }
 
 // postMessage is the payload for a message that left.
-func postMessage(m *agentrelay.Message, at time.Time) json.RawMessage {
-	b := payload(at, m.To)
-	b = strconv.AppendInt(append(b, `,"duration_ms":`...), max(0, at.Sub(m.TS).Milliseconds()), 10)
-	return append(appendHeader(b, m), '}')
+func (b *Boundaries) postMessage(m *agentrelay.Message, at time.Time) json.RawMessage {
+	p := payload(at, b.channel(m), m.To)
+	p = strconv.AppendInt(append(p, `,"duration_ms":`...), max(0, at.Sub(m.TS).Milliseconds()), 10)
+	return append(appendHeader(p, m), '}')
 }
 
-func payload(at time.Time, user string) []byte {
-	b := append(agentrelay.AppendTime([]byte(`{"timestamp":"`), at), `","channel":"relay","user_id":`...)
+func payload(at time.Time, channel, user string) []byte {
+	b := append(agentrelay.AppendTime([]byte(`{"timestamp":"`), at), `","channel":`...)
+	b = append(agentrelay.AppendString(b, channel), `,"user_id":`...)
 	return agentrelay.AppendString(b, user)
 }
 

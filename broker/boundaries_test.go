@@ -168,7 +168,7 @@ func TestPayloadText(t *testing.T) {
 	}
 	m := message("m1")
 	m.ReplyTo, m.Body = "m0", json.RawMessage(`{"big": 12345678901234567890}`)
-	if got := string(preMessage(&m, start)); !strings.HasSuffix(got, `"reply_to":"m0","body":{"big": 12345678901234567890}}`) {
+	if got := string(NewBoundaries(nil, false).preMessage(&m, start)); !strings.HasSuffix(got, `"reply_to":"m0","body":{"big": 12345678901234567890}}`) {
 		t.Errorf("the payload is %s", got)
 	}
 }
@@ -286,5 +286,38 @@ func TestEnforcedHooksOfOneID(t *testing.T) {
 				t.Errorf("%d are still being sent", n)
 			}
 		})
+	}
+}
+
+// Messages that come from a chat, or go to one, tell hooks which it is.
+func TestChannels(t *testing.T) {
+	h := &hooksOf{}
+	b := NewBoundaries(h, false)
+	b.Channels(func(m *agentrelay.Message) string {
+		if m.From == "chat" {
+			return "telegram " + string(m.Body)
+		}
+		return ""
+	})
+	f := newHookedFixture(t, b)
+	for _, from := range []string{"chat", "ann"} {
+		_, err := f.Register(ctx, "ben")
+		f.must(err)
+		m := message("of-" + from)
+		m.From = from
+		_, err = f.Send(ctx, m)
+		f.must(err)
+	}
+	leased, err := f.Pull(ctx, store.LeaseRequest{Agent: "ben", Limit: 1, MaxBytes: 1 << 20, For: time.Hour}, 0)
+	f.must(err)
+	f.HandedOver(leased)
+	fired := h.take()
+	if len(fired) != 3 {
+		t.Fatalf("fired are %q", fired)
+	}
+	for i, want := range []string{`"channel":"telegram {}"`, `"channel":"relay"`, `"channel":"telegram {}"`} {
+		if !strings.Contains(fired[i], want) {
+			t.Errorf("fired is %s, want %s in it", fired[i], want)
+		}
 	}
 }

@@ -42,12 +42,16 @@ func (b *Broker) Pull(ctx context.Context, q store.LeaseRequest, wait time.Durat
 
 // Return gives leases back whose messages could not be handed over.
 func (b *Broker) Return(ctx context.Context, agent string, leased []store.Leased) {
-	if len(leased) == 0 {
-		return
+	if len(leased) > 0 {
+		b.background("give leases back", b.Release(ctx, agent, leased))
 	}
+}
+
+// Release is Return for who minds that it fails.
+func (b *Broker) Release(ctx context.Context, agent string, leased []store.Leased) error {
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	b.background("give leases back", b.store.Release(ctx, agent, leased))
+	return b.store.Release(ctx, agent, leased)
 }
 
 // HandedOver tells that messages under leases reached the agent.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
+	"github.com/agent-relay/agent-relay/store"
 )
 
 const (
@@ -32,6 +33,26 @@ func (b *Broker) Register(ctx context.Context, agent string) (agentrelay.Peer, e
 	}
 	return b.registry.peer(agent), nil
 }
+
+// Introduce makes agent known to all without its asking.
+func (b *Broker) Introduce(ctx context.Context, agent string) error {
+	if b.registry.knows(agent) {
+		return nil
+	}
+	b.administering.RLock()
+	defer b.administering.RUnlock()
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	if err := b.store.Register(ctx, agent); err != nil {
+		return err
+	}
+	b.registry.set(store.Agent{Name: agent})
+	return nil
+}
+
+// Hold says whether a registered peer that the broker itself provides is
+// online. From the first call on its own requests no longer do.
+func (b *Broker) Hold(agent string, online bool) { b.registry.hold(agent, online) }
 
 // Peers lists the registered agents by name.
 func (b *Broker) Peers() []agentrelay.Peer { return b.registry.peers() }
@@ -74,6 +95,9 @@ func (r *registry) lapse() (next time.Duration, some bool) {
 		}
 		if p.online = r.online(p); !p.online {
 			r.tell(Event{Kind: AgentOffline, Agent: name, At: now})
+			continue
+		}
+		if p.held {
 			continue
 		}
 		if left := p.seen.Add(r.heartbeat).Sub(now); !some || left < next {

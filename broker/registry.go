@@ -28,6 +28,9 @@ type presence struct {
 	times
 	// online is what was last told.
 	online bool
+	// held is set for who is no agent that asks, but a part of the broker: it is
+	// online while up.
+	held, up bool
 	// agent is as the store has it, but for its times.
 	agent store.Agent
 	// keys are those of agent. The slice is replaced, never changed.
@@ -171,6 +174,30 @@ func (r *registry) remove(agent string) (ended []string) {
 	return ended
 }
 
+// hold says whether a registered agent is online, from now on.
+func (r *registry) hold(agent string, up bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, now := r.agents[agent], r.clock.Now()
+	if p == nil {
+		return
+	}
+	if up || p.up {
+		p.seen = now
+		if p.stale(persistEvery) {
+			signal(r.stale)
+		}
+	}
+	p.held, p.up = true, up
+	switch {
+	case up:
+		r.arrive(agent, p, now)
+	case p.online:
+		p.online = false
+		r.tell(Event{Kind: AgentOffline, Agent: agent, At: now})
+	}
+}
+
 func (r *registry) knows(agent string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -237,10 +264,20 @@ func (r *registry) describe(agent string) agentrelay.Peer {
 	if p == nil {
 		return agentrelay.Peer{Agent: agent}
 	}
-	return agentrelay.Peer{Agent: agent, LastSeen: p.seen, Online: r.online(p)}
+	return agentrelay.Peer{Agent: agent, LastSeen: r.lastSeen(p), Online: r.online(p)}
+}
+
+func (r *registry) lastSeen(p *presence) time.Time {
+	if p.held && p.up {
+		return r.clock.Now()
+	}
+	return p.seen
 }
 
 func (r *registry) online(p *presence) bool {
+	if p.held {
+		return p.up
+	}
 	return !p.seen.IsZero() && r.clock.Now().Sub(p.seen) <= r.heartbeat
 }
 
@@ -270,7 +307,7 @@ func (r *registry) info(agent string) AgentInfo {
 	}
 	info := AgentInfo{
 		Agent: agent, Description: p.agent.Description, MaxQueued: p.agent.MaxQueued,
-		Registered: true, Online: r.online(p), LastSeen: p.seen,
+		Registered: true, Online: r.online(p), LastSeen: r.lastSeen(p),
 	}
 	for _, k := range p.keys {
 		info.Keys = append(info.Keys, KeyInfo{ID: k.ID, Created: k.Created, NotAfter: k.NotAfter, LastUsed: k.seen})

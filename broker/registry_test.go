@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/store"
 	"github.com/agent-relay/agent-relay/store/storetest"
 )
@@ -59,6 +60,47 @@ func TestPresence(t *testing.T) {
 	}
 	if n := len(r.agents); n != 2 {
 		t.Errorf("%d agents are remembered, 2 are registered", n)
+	}
+}
+
+// What the broker itself provides is online while it says so, whatever the
+// heartbeat.
+func TestHold(t *testing.T) {
+	f := newFixture(t)
+	f.must(f.Introduce(ctx, "chat"))
+	f.must(f.Introduce(ctx, "chat"))
+	f.Hold("unknown", true)
+	f.Hold("chat", false)
+	peer := func() (p agentrelay.Peer) {
+		for _, p = range f.Peers() {
+			if p.Agent == "chat" {
+				return p
+			}
+		}
+		t.Fatal("it is no peer")
+		return p
+	}
+	f.clock.Advance(time.Second)
+	if p := peer(); p.Online || !p.LastSeen.IsZero() {
+		t.Errorf("before it came it is %+v", p)
+	}
+	f.Hold("chat", true)
+	f.clock.Advance(time.Hour)
+	if p := peer(); !p.Online || !p.LastSeen.Equal(f.clock.Now()) {
+		t.Errorf("while it is there it is %+v", p)
+	}
+	if next, some := f.registry.lapse(); some {
+		t.Errorf("it is looked for again in %v", next)
+	}
+	f.Hold("chat", false)
+	left := f.clock.Now()
+	f.clock.Advance(time.Second)
+	f.Hold("chat", false)
+	if p := peer(); p.Online || !p.LastSeen.Equal(left) {
+		t.Errorf("after it left it is %+v", p)
+	}
+	if len(f.Peers()) != 1 {
+		t.Errorf("the peers are %v", f.Peers())
 	}
 }
 

@@ -46,6 +46,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
@@ -188,6 +189,9 @@ type Acknowledgement struct {
 	// Failed tells an error from a success; Error is its text.
 	Failed bool
 	Error  string
+	// Body is the body of the receipt that this makes, a JSON value. Default:
+	// {"status":"ok"}, or {"status":"error","error":Error}.
+	Body json.RawMessage
 }
 
 // PollQuery asks for a page of an inbox.
@@ -220,6 +224,10 @@ type LeaseRequest struct {
 type Leased struct {
 	agentrelay.Message
 	First bool
+	// InPlace, set by who gives the lease back, has Release queue the message
+	// where it stood, and not behind the others. That is for inboxes that nobody
+	// polls: a cursor may have passed the place.
+	InPlace bool
 }
 
 // Settlement ends a lease. Error is kept with a retry.
@@ -241,9 +249,10 @@ type Renewal struct {
 	For                time.Duration
 }
 
-// Filter selects messages of Agent's inbox. Empty members select all.
+// Filter selects messages of Agent's inbox. Empty members select all. To select
+// by ID, or what is leased, costs what is found; all else, up to what is kept.
 type Filter struct {
-	Agent           string
+	Agent, ID       string
 	Kind            agentrelay.Kind
 	Status          agentrelay.Status
 	From, To        string

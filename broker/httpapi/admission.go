@@ -40,6 +40,12 @@ func (a *API) serve(q *request, b *body) (answer, error) {
 	if q.route.public {
 		return q.route.handle(a, q)
 	}
+	if a.options.Deliver != nil && strings.HasPrefix(q.URL.Path, deliveryPrefix) {
+		if q.noRoute != nil {
+			return answer{}, q.noRoute
+		}
+		return q.route.deliver(a, q, b)
+	}
 	if err := a.authenticate(q, b); err != nil {
 		return answer{}, err
 	}
@@ -80,7 +86,12 @@ func (a *API) checkTarget(r *http.Request) error {
 // good signature is never affected.
 func (a *API) authenticate(q *request, b *body) error {
 	address := a.clientAddress(q.Request)
-	err := a.verify(q, b, address)
+	return a.refused(q, address, a.verify(q, b, address))
+}
+
+// refused counts a request whose credentials do not hold, and returns err, or
+// that there were too many of them.
+func (a *API) refused(q *request, address string, err error) error {
 	var e *agentrelay.Error
 	if !errors.As(err, &e) || e.Code != agentrelay.CodeUnauthenticated && e.Code != agentrelay.CodeUnknownAgent && e.Code != agentrelay.CodeLocked {
 		return err

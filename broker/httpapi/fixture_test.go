@@ -50,6 +50,7 @@ type setup struct {
 	inner                store.Store // default: SQLite in dir
 	writeBuffer          int         // of the server's connections
 	uncounted            bool        // no metrics
+	deliver              func(ctx context.Context, connector, timestamp, signature string, body []byte) (string, bool, error)
 }
 
 // relay is a broker that listens on a port of its own, over its own store.
@@ -149,7 +150,7 @@ func (r *relay) httpOptions(s setup) httpapi.Options {
 	o := httpapi.Options{
 		Broker: r.broker, Version: version, Storage: "sqlite", PublicHosts: s.publicHosts,
 		MaxBodyBytes: maxBody, Lease: 10 * time.Minute,
-		PerAgent: 1 << 30, PerAddress: 1 << 30, Log: slog.New(s.log),
+		PerAgent: 1 << 30, PerAddress: 1 << 30, Log: slog.New(s.log), Deliver: s.deliver,
 	}
 	if r.metrics != nil {
 		o.Observer, o.Metrics = r.metrics, r.metrics.Text

@@ -38,6 +38,9 @@ type Options struct {
 	// Metrics returns what GET /metrics answers, in Prometheus' text format.
 	// Default: there is no such route.
 	Metrics func(context.Context) ([]byte, error)
+	// Deliver verifies and stores an event that a connector posted, given the
+	// two headers that sign it. Default: there is no such route.
+	Deliver func(ctx context.Context, connector, timestamp, signature string, body []byte) (id string, duplicate bool, err error)
 }
 
 // API is the http.Handler.

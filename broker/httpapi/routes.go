@@ -16,6 +16,8 @@ type route struct {
 	// public routes are answered to everybody.
 	public bool
 	handle func(*API, *request) (answer, error)
+	// deliver, instead of handle, verifies the request itself.
+	deliver func(*API, *request, *body) (answer, error)
 }
 
 // ackPath is the one path with a parameter: the message id is all between its
@@ -26,32 +28,41 @@ const (
 	ackSuffix = "/ack"
 )
 
+// deliveryPath is where connectors post events.
+const (
+	deliveryPath   = "/connectors/{name}/inbound"
+	deliveryPrefix = "/connectors/"
+	deliverySuffix = "/inbound"
+)
+
 // routes is the whole protocol.
 var routes = []route{
-	{http.MethodGet, "/", true, (*API).info},
-	{http.MethodGet, "/healthz", true, (*API).health},
-	{http.MethodGet, metricsPath, true, (*API).metrics},
-	{http.MethodPost, "/register", false, (*API).register},
-	{http.MethodGet, "/peers", false, (*API).peers},
-	{http.MethodPost, "/messages", false, (*API).send},
-	{http.MethodGet, "/messages", false, (*API).poll},
-	{http.MethodPost, ackPath, false, (*API).acknowledge},
-	{http.MethodPost, "/v1/pull", false, (*API).pull},
-	{http.MethodPost, "/v1/ack", false, (*API).settle},
-	{http.MethodPost, "/v1/lease/renew", false, (*API).renew},
-	{http.MethodPost, "/v1/status", false, (*API).status},
-	{http.MethodPost, "/v1/recent", false, (*API).recent},
-	{http.MethodPost, "/v1/messages/query", false, (*API).query},
+	{method: http.MethodGet, path: "/", public: true, handle: (*API).info},
+	{method: http.MethodGet, path: "/healthz", public: true, handle: (*API).health},
+	{method: http.MethodGet, path: metricsPath, public: true, handle: (*API).metrics},
+	{method: http.MethodPost, path: "/register", handle: (*API).register},
+	{method: http.MethodGet, path: "/peers", handle: (*API).peers},
+	{method: http.MethodPost, path: "/messages", handle: (*API).send},
+	{method: http.MethodGet, path: "/messages", handle: (*API).poll},
+	{method: http.MethodPost, path: ackPath, handle: (*API).acknowledge},
+	{method: http.MethodPost, path: "/v1/pull", handle: (*API).pull},
+	{method: http.MethodPost, path: "/v1/ack", handle: (*API).settle},
+	{method: http.MethodPost, path: "/v1/lease/renew", handle: (*API).renew},
+	{method: http.MethodPost, path: "/v1/status", handle: (*API).status},
+	{method: http.MethodPost, path: "/v1/recent", handle: (*API).recent},
+	{method: http.MethodPost, path: "/v1/messages/query", handle: (*API).query},
+	{method: http.MethodPost, path: deliveryPath, deliver: (*API).deliver},
 }
 
 // offered are the routes of an API with these options.
 func offered(o Options) []route {
 	return slices.DeleteFunc(slices.Clone(routes), func(rt route) bool {
-		return rt.path == metricsPath && o.Metrics == nil
+		return rt.path == metricsPath && o.Metrics == nil || rt.path == deliveryPath && o.Deliver == nil
 	})
 }
 
-// findRoute finds a request's route, and the message id in its path. HEAD is
+// findRoute finds a request's route, and the message id or the connector's name in
+// its path. HEAD is
 // GET without the body (RFC 9110 section 9.3.2), for public routes alone. With
 // an error, found has no more than the path of a route that the request missed,
 // if any.
@@ -62,6 +73,9 @@ func (a *API) findRoute(r *http.Request) (found route, id string, err error) {
 		if id, err = url.PathUnescape(escaped); err != nil || !agentrelay.WellFormedID(id) {
 			return route{path: ackPath}, "", badRequest("the path holds no message id between /messages/ and /ack")
 		}
+	}
+	if name, ok := deliveryName(path); ok {
+		path, id = deliveryPath, name
 	}
 	var allowed []string
 	for _, rt := range a.routes {
@@ -88,6 +102,15 @@ func ackID(path string) (id string, ok bool) {
 		return "", false
 	}
 	return strings.CutSuffix(id, ackSuffix)
+}
+
+func deliveryName(path string) (name string, ok bool) {
+	name, found := strings.CutPrefix(path, deliveryPrefix)
+	if !found {
+		return "", false
+	}
+	name, found = strings.CutSuffix(name, deliverySuffix)
+	return name, found && agentrelay.ValidName(name)
 }
 
 // methodNotAllowed carries what the Allow header needs.

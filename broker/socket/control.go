@@ -42,6 +42,8 @@ type Broker interface {
 type ControlOptions struct {
 	Broker Broker
 	Hooks  Hooks
+	// Connectors may be nil if there are none.
+	Connectors Connectors
 	// Reload reads the config again and applies what may change while the
 	// broker runs. It returns the keys of what else has changed.
 	Reload func(context.Context) (unchanged []string, err error)
@@ -92,6 +94,10 @@ func NewControl(o ControlOptions) *Control {
 		"status":  c.status,
 		"requeue": c.requeue,
 		"cancel":  c.cancel,
+
+		"list_connectors": c.listConnectors,
+		"test_connector":  c.testConnector,
+		"idle_connector":  c.idleConnector,
 
 		"reload": c.reload,
 	}

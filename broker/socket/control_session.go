@@ -137,6 +137,9 @@ func (s *session) handle(ctx context.Context, line []byte) {
 	case "fire_hook":
 		s.busy.Go(func() { s.answer(ctx, r, s.control.fireHook) })
 		return
+	case "test_connector", "idle_connector":
+		s.busy.Go(func() { s.answer(ctx, r, s.control.methods[r.method]) })
+		return
 	case "send":
 		s.sends <- func() { s.answer(ctx, r, s.control.send) } // there is room for all that began
 		return

@@ -50,6 +50,8 @@ type config struct {
 	// alone.
 	Metrics *bool
 	Hooks   hooksConfig
+	// Connectors are chat platforms, by their names as peers.
+	Connectors map[string]*connectorConfig
 	// ControlSocket is absolute, or socketOff, or empty for where controlSocket
 	// looks.
 	ControlSocket string

@@ -38,6 +38,7 @@ var fixedKeys = []struct {
 	{"max_body_bytes", func(c *config) any { return c.MaxBodyBytes }},
 	{"rate_limit", func(c *config) any { return c.RateLimit }},
 	{"hooks", func(c *config) any { return c.Hooks }},
+	{"connectors", func(c *config) any { return c.Connectors }},
 	{"control_socket", func(c *config) any { return c.ControlSocket }},
 	{"trusted_proxies", func(c *config) any { return c.TrustedProxies }},
 	{"metrics", func(c *config) any { return c.Metrics }},

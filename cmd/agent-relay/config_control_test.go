@@ -52,6 +52,7 @@ func TestReloadedKeys(t *testing.T) {
 		"max_body_bytes":  func(c *config) { c.MaxBodyBytes = 7 },
 		"rate_limit":      func(c *config) { c.RateLimit.PerAddress = 7 },
 		"hooks":           func(c *config) { c.Hooks.PreMessage = hooksEnforce },
+		"connectors":      func(c *config) { c.Connectors = map[string]*connectorConfig{"chat": {}} },
 		"control_socket":  func(c *config) { c.ControlSocket = socketOff },
 		"trusted_proxies": func(c *config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("::/0")} },
 		"metrics":         func(c *config) { c.Metrics = new(false) },

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/agent-relay/agent-relay/broker/connector"
 )
 
 const testSecret = "0123456789abcdef0123456789abcdef"
@@ -153,6 +155,35 @@ control_socket: off
 	}
 }
 
+// chatConfig is a config with a connector, whose last keys are on lines 8 and 9.
+func chatConfig(more string) string {
+	if more != "" {
+		more = "    " + more + "\n"
+	}
+	return secretLine + "connectors:\n  chat:\n    url: http://127.0.0.1:1\n    gateway_id: gw\n    secret_file: /secrets\n" +
+		"    identities: [{platform: p}]\n" + more + "    deliver_to: ben\n"
+}
+
+func TestConfigConnectors(t *testing.T) {
+	c, err := loadTestConfig(t, chatConfig("routes: [{chat_id: '7', platform: p, deliver_to: ann}]")+
+		"    token_ttl: 1m\n    delivery_keys_file: /keys\n    delivery_skew: 10s\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &connectorConfig{
+		URL: "http://127.0.0.1:1", GatewayID: "gw", SecretFile: "/secrets", TokenTTL: time.Minute, DeliverTo: "ben",
+		Identities: []connector.Identity{{Platform: "p"}}, Routes: []routeConfig{{"p", "7", "ann"}},
+		DeliveryKeysFile: "/keys", DeliverySkew: 10 * time.Second,
+	}
+	if diff := cmp.Diff(map[string]*connectorConfig{"chat": want}, c.Connectors); diff != "" {
+		t.Error(diff)
+	}
+	c, err = loadTestConfig(t, chatConfig(""))
+	if err != nil || c.Connectors["chat"].TokenTTL != 5*time.Minute || c.Connectors["chat"].DeliverySkew != 5*time.Minute {
+		t.Errorf("the defaults are %+v, %v", c.Connectors["chat"], err)
+	}
+}
+
 func TestConfigProblems(t *testing.T) {
 	const name = "must be an agent name: 1 to 64 of A-Z a-z 0-9 _ . -"
 	for _, test := range []struct{ name, content, want string }{
@@ -169,7 +200,7 @@ func TestConfigProblems(t *testing.T) {
 		{"secret with a newline", "secret: |\n  " + testSecret + "\n", "FILE:1: secret: must not hold spaces"},
 		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list or an object"},
 		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list"},
-		{"unknown key", secretLine + "lisen: a\n", "FILE:2: lisen: there is no such key; the keys here are agents, control_socket, data_dir, heartbeat, "},
+		{"unknown key", secretLine + "lisen: a\n", "FILE:2: lisen: there is no such key; the keys here are agents, connectors, control_socket, data_dir, heartbeat, "},
 		{"wrong case", secretLine + "Listen: 127.0.0.1:1\n", "FILE:2: Listen: there is no such key"},
 		{"unknown key below", secretLine + "lockout:\n  failure: 1\n", "FILE:3: lockout.failure: there is no such key; the keys here are duration, failures"},
 		{"unknown key of an agent", secretLine + "agents:\n  a: {targets: [b]}\n", "FILE:3: agents.a.targets: there is no such key; the keys here are allowed_targets"},
@@ -236,6 +267,27 @@ func TestConfigProblems(t *testing.T) {
 		{"metrics as yes", secretLine + "metrics: yes\n", "FILE:2: metrics: must be true or false"},
 		{"metrics as a number", secretLine + "metrics: 1\n", "FILE:2: metrics: must be true or false"},
 		{"metrics as a list", secretLine + "metrics: [true]\n", "FILE:2: metrics: must be true or false"},
+		{"connectors as a list", secretLine + "connectors: [a]\n", "FILE:2: connectors: write keys and values here"},
+		{"connector name", secretLine + "connectors: {a b: {}}\n", "FILE:2: connectors.\"a b\": " + name},
+		{"connector with another key", chatConfig("uri: x"), "FILE:8: connectors.chat.uri: there is no such key"},
+		{"connector without url", strings.Replace(chatConfig(""), "    url: http://127.0.0.1:1\n", "", 1), "FILE:3: connectors.chat: url is missing"},
+		{"connector of another scheme", strings.Replace(chatConfig(""), "http:", "ftp:", 1), "FILE:4: connectors.chat.url: cannot be dialled: the connector's url must begin with"},
+		{"connector with a relative file", strings.Replace(chatConfig(""), "/secrets", "secrets", 1), "FILE:6: connectors.chat.secret_file: must be an absolute path"},
+		{"connector with a relative key file", chatConfig("delivery_keys_file: keys"), "FILE:8: connectors.chat.delivery_keys_file: must be an absolute path"},
+		{"connector without identities", strings.Replace(chatConfig(""), "{platform: p}", "", 1), "FILE:3: connectors.chat: identities is missing"},
+		{"identities as one", strings.Replace(chatConfig(""), "[{platform: p}]", "{platform: p}", 1), "FILE:7: connectors.chat.identities: must be a list of objects"},
+		{"identity without platform", strings.Replace(chatConfig(""), "platform: p", "bot_id: p", 1), "FILE:7: connectors.chat.identities[0]: needs a platform"},
+		{"identity twice", strings.Replace(chatConfig(""), "{platform: p}", "{platform: p}, {platform: p}", 1), "FILE:7: connectors.chat.identities[1]: stands in this list already"},
+		{"identity with a number", strings.Replace(chatConfig(""), "platform: p", "platform: p, bot_id: 7", 1), "FILE:7: connectors.chat.identities[0].bot_id: must be text"},
+		{"connector for nobody", strings.Replace(chatConfig(""), "    deliver_to: ben\n", "", 1), "FILE:3: connectors.chat: deliver_to is missing"},
+		{"connector for a connector", strings.Replace(chatConfig(""), "deliver_to: ben", "deliver_to: chat", 1), "FILE:8: connectors.chat.deliver_to: is a connector"},
+		{"connector for no name", strings.Replace(chatConfig(""), "deliver_to: ben", "deliver_to: b n", 1), "FILE:8: connectors.chat.deliver_to: " + name},
+		{"route for all", chatConfig("routes: [{deliver_to: ann}]"), "FILE:8: connectors.chat.routes[0]: needs chat_id or platform"},
+		{"route to nobody", chatConfig("routes: [{chat_id: c}]"), "FILE:1: connectors.chat.routes[0].deliver_to: " + name},
+		{"tokens without time", chatConfig("token_ttl: 0s"), "FILE:8: connectors.chat.token_ttl: must be from 1s to 24h"},
+		{"tokens with fractions", chatConfig("token_ttl: 1500ms"), "FILE:8: connectors.chat.token_ttl: must be a whole number of seconds"},
+		{"negative skew", chatConfig("delivery_skew: -1s"), "FILE:8: connectors.chat.delivery_skew: must be from 1s to 1h"},
+		{"connector that is an agent", chatConfig("") + "agents: {chat: {}}\n", "FILE:9: agents.chat: is the name of a connector"},
 		{"agents as a list", secretLine + "agents: [a]\n", "FILE:2: agents: write keys and values here"},
 		{"agent name", secretLine + "agents: {a b: {}}\n", "FILE:2: agents.\"a b\": " + name},
 		{"agent as a list", secretLine + "agents: {a: [b]}\n", "FILE:2: agents.a: write keys and values here"},

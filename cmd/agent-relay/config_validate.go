@@ -70,6 +70,7 @@ func (c *config) validate(already []problem) []problem {
 	v.limits()
 	v.agents()
 	v.hooks()
+	v.connectors()
 	v.control()
 	return v.found
 }

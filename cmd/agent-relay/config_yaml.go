@@ -85,6 +85,7 @@ func (c *config) fields() fields {
 		"control_socket":  text(&c.ControlSocket),
 		"trusted_proxies": c.readProxies,
 		"agents":          c.readAgents,
+		"connectors":      c.readConnectors,
 		"metrics":         boolean(func(v bool) { c.Metrics = &v }),
 
 		"require_single_use": boolean(func(v bool) { c.RequireSingleUse = v }),

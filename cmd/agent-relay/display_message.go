@@ -130,7 +130,11 @@ func bodyText(m *agentrelay.Message) string {
 	case json.Unmarshal(m.Body, &object) != nil:
 	case m.Type == agentrelay.TypeAck && json.Unmarshal(object["status"], &status) == nil:
 		_ = json.Unmarshal(object["error"], &text)
-		return strings.TrimSuffix(status+": "+text, ": ")
+		status = strings.TrimSuffix(status+": "+text, ": ")
+		if string(object["ambiguous"]) == "true" {
+			status += " (it may have been done all the same)"
+		}
+		return status
 	case len(object) == 1 && json.Unmarshal(object["text"], &text) == nil && text != "":
 		return text
 	}

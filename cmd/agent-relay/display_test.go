@@ -28,6 +28,7 @@ func TestBodyText(t *testing.T) {
 		{agentrelay.TypeMessage, `{"status":"ok"}`, `{"status":"ok"}`},
 		{agentrelay.TypeAck, `{"status":"ok"}`, "ok"},
 		{agentrelay.TypeAck, `{"status":"error","error":"no"}`, "error: no"},
+		{agentrelay.TypeAck, `{"status":"error","error":"lost","ambiguous":true}`, "error: lost (it may have been done all the same)"},
 		{agentrelay.TypeAck, `{"n":1}`, `{"n":1}`},
 	} {
 		m := agentrelay.Message{Type: c.kind, Body: json.RawMessage(c.body)}

@@ -22,7 +22,7 @@ func (p *process) openControlSocket(a *app, c *config, dataDir string) error {
 		return err
 	}
 	control := socket.NewControl(socket.ControlOptions{
-		Broker: p.broker, Hooks: p.hooks, Version: a.version, Log: p.log,
+		Broker: p.broker, Connectors: bridgedConnectors{p}, Hooks: p.hooks, Version: a.version, Log: p.log,
 		Reload: func(context.Context) ([]string, error) { return p.reload() },
 	})
 	p.controlSocket, err = socket.Listen(socket.Options{Path: path, Name: "control", Serve: control.Serve, Log: p.log})

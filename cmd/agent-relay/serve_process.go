@@ -16,6 +16,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/agent-relay/agent-relay/broker"
+	"github.com/agent-relay/agent-relay/broker/bridge"
 	"github.com/agent-relay/agent-relay/broker/hooks"
 	"github.com/agent-relay/agent-relay/broker/httpapi"
 	"github.com/agent-relay/agent-relay/broker/socket"
@@ -45,6 +46,7 @@ type process struct {
 	hooks      *hooks.Dispatcher
 	boundaries *broker.Boundaries
 	hookSocket *socket.Server
+	bridge     *bridge.Bridge
 	// control and controlSocket are nil if there is none.
 	control       *socket.Control
 	controlSocket *socket.Server
@@ -102,6 +104,11 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		return err
 	}
 	p.boundaries = broker.NewBoundaries(p.hooks, c.Hooks.PreMessage == hooksEnforce)
+	connectors, err := c.bridged()
+	if err != nil {
+		return err
+	}
+	p.boundaries.Channels(bridge.Channel(connectors))
 	told := p.newObservers(c, a.version)
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{
 		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Observe: told.hub.Observe, Committed: told.committed,
@@ -115,12 +122,16 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	}
 	p.broker, err = broker.Open(ctx, broker.Options{
 		Store: p.store, Hub: told.hub, Boundaries: p.boundaries, Secret: string(c.Secret), RequireAgentKeys: c.RequireAgentKeys,
+		Reserved:         bridge.Names(connectors),
 		RequireSingleUse: c.RequireSingleUse, AllowedTargets: c.allowedTargets(),
 		Heartbeat: c.Heartbeat, TTL: c.MessageTTL,
 		Lockout: broker.Lockout{Failures: c.Lockout.Failures, Duration: c.Lockout.Duration},
 		Log:     p.log, Observer: told.broker,
 	})
 	if err != nil {
+		return err
+	}
+	if err := p.openBridge(ctx, c, connectors); err != nil {
 		return err
 	}
 	if err := p.openControlSocket(a, c, dir); err != nil {
@@ -132,7 +143,7 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 			PublicHosts: c.PublicHosts, TrustedProxies: c.TrustedProxies,
 			MaxBodyBytes: c.MaxBodyBytes, Lease: c.Lease,
 			PerAgent: c.RateLimit.PerAgent, PerAddress: c.RateLimit.PerAddress,
-			Observer: told.http, Metrics: told.metrics,
+			Observer: told.http, Metrics: told.metrics, Deliver: p.deliver(connectors),
 		}),
 		// OPTIONS * is no route of the protocol either.
 		DisableGeneralOptionsHandler: true,
@@ -204,6 +215,7 @@ func (p *process) run(ctx context.Context) error {
 	rules := begin(ctx, fail, p.broker.Run)
 	scripts := begin(ctx, fail, p.hooks.Run)
 	sockets := begin(ctx, fail, p.serveSockets)
+	chats := begin(ctx, fail, p.bridge.Run)
 	control := begin(ctx, fail, p.serveControl)
 	answers := begin(ctx, fail, p.serveHTTP)
 	p.notify(daemon.SdNotifyReady)
@@ -217,8 +229,9 @@ func (p *process) run(ctx context.Context) error {
 	p.log.Info("draining")
 	p.notify(daemon.SdNotifyStopping)
 	return p.end(again, func() error {
+		chats.cancel() // it takes a while until all have agreed
 		p.broker.Drain()
-		return errors.Join(control.end(), sockets.end(), answers.end(), scripts.end(), rules.end(), p.close())
+		return errors.Join(control.end(), sockets.end(), answers.end(), chats.end(), scripts.end(), rules.end(), p.close())
 	})
 }
 

@@ -5,9 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/agent-relay/agent-relay/broker/connector"
 
 	"github.com/agent-relay/agent-relay/setup"
 )
@@ -53,6 +56,11 @@ func TestInitWritesDefaults(t *testing.T) {
 	want.Metrics = new(true)
 	want.ControlSocket = "/run/user/1000/agent-relay/control.sock"
 	want.Agents = map[string]agentConfig{"worker": {AllowedTargets: []string{"planner"}}}
+	want.Connectors = map[string]*connectorConfig{"telegram": {
+		URL: "https://bridge.example/", GatewayID: "gw-1", SecretFile: "/etc/agent-relay/telegram.secret", TokenTTL: 5 * time.Minute,
+		Identities: []connector.Identity{{Platform: "telegram", BotID: "123"}}, DeliverTo: "assistant",
+		Routes: []routeConfig{{ChatID: "7", DeliverTo: "ops"}}, DeliverySkew: 5 * time.Minute,
+	}}
 	if diff := cmp.Diff(want, shown, ignoreLines, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}

@@ -103,6 +103,11 @@ func (t *tx) receipt(r *row, failed bool, text string) (id string, err error) {
 	if failed {
 		body = append(agentrelay.AppendString([]byte(`{"status":"error","error":`), text), '}')
 	}
+	return t.receiptWith(r, body)
+}
+
+// receiptWith is receipt with a body.
+func (t *tx) receiptWith(r *row, body []byte) (id string, err error) {
 	m := agentrelay.Message{
 		ID: t.options.NewID(), From: r.To, To: r.From, Type: agentrelay.TypeAck,
 		Kind: agentrelay.KindMessage, Body: body, ReplyTo: r.ID,
@@ -155,6 +160,9 @@ func (t *tx) acknowledge(a store.Acknowledgement) (receiptID string, err error) 
 	}
 	if err := t.end(r, status, text); err != nil {
 		return "", err
+	}
+	if a.Body != nil {
+		return t.receiptWith(r, a.Body)
 	}
 	return t.receipt(r, a.Failed, a.Error)
 }

@@ -112,6 +112,11 @@ func (t *tx) queue(r *row) error {
 	if err != nil {
 		return err
 	}
+	return t.queueAt(r, position)
+}
+
+// queueAt puts a message back into its inbox.
+func (t *tx) queueAt(r *row, position int64) error {
 	t.report(store.EventRequeued, &r.Message).Undelivered = r.undelivered
 	r.Status, r.leaseID, r.position, r.stage, r.dueAt = agentrelay.StatusQueued, "", position, stageRetained, r.expiresAt
 	return t.exec(`UPDATE messages SET status = 'queued', position = ?, attempts = ?, error = ?, delivered_at = ?,
@@ -232,9 +237,12 @@ func (s *Store) Release(ctx context.Context, agent string, leased []store.Leased
 			if m.First {
 				r.DeliveredAt, r.undelivered = time.Time{}, true
 			}
-			if r.expiresAt <= t.wall {
+			switch {
+			case r.expiresAt <= t.wall:
 				err = t.expire(r)
-			} else {
+			case m.InPlace:
+				err = t.queueAt(r, r.position)
+			default:
 				err = t.queue(r)
 			}
 			if err != nil {

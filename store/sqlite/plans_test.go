@@ -25,6 +25,7 @@ func TestQueryPlans(t *testing.T) {
 		"message by id":   {withoutBody + `WHERE id = ?`, []string{"SEARCH messages USING INDEX sqlite_autoindex_messages_1 (id=?)"}},
 		"leases over":     {overQuery, []string{"SEARCH messages USING INDEX messages_leased (recipient=? AND due_at>? AND due_at<?)"}},
 		"history":         {historyQuery, []string{"SEARCH messages USING INDEX messages_inbox (recipient=? AND first_position>? AND first_position<?)"}},
+		"held":            {heldQuery, []string{"SEARCH messages USING INDEX messages_leased (recipient=?)", "USE TEMP B-TREE FOR ORDER BY"}},
 		"due":             {dueQuery, []string{"SEARCH messages USING INDEX messages_due (due_at<?)"}},
 		"next due":        {nextQuery, []string{"SCAN messages USING INDEX messages_due"}}, // from the earliest on, to the first that is not held back
 		"expiry to undo":  {reviveQuery, []string{"SEARCH messages USING INDEX messages_expiring (expires_at>?)"}},

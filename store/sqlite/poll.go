@@ -130,6 +130,12 @@ const historyQuery = withBody + `WHERE recipient = ? AND first_position < ? AND 
 	AND (?7 = '' OR sender = ?7)
 	ORDER BY first_position DESC LIMIT ?8`
 
+// heldQuery reads what is leased in an inbox. The + keeps it from going through
+// all of the inbox for the order's sake.
+const heldQuery = withBody + `WHERE recipient = ?1 AND status = 'leased' AND body IS NOT NULL
+	AND (?2 = '' OR kind = ?2) AND (?3 = '' OR sender = ?3)
+	ORDER BY +first_position DESC LIMIT ?4`
+
 // rangeQuery is where an inbox begins and ends.
 const rangeQuery = `SELECT
 	(SELECT min(first_position) FROM messages WHERE recipient = ?1),
@@ -140,7 +146,40 @@ func (s *Store) Query(_ context.Context, f store.Filter) ([]agentrelay.Message, 
 	if f.To != "" && f.To != f.Agent {
 		return nil, nil
 	}
-	now := s.time.now()
+	switch now := s.time.now(); {
+	case f.ID != "":
+		return s.queryOne(f, now)
+	case f.Status == agentrelay.StatusLeased:
+		stmt, err := s.read.get(heldQuery)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := collect(stmt, f.MaxBytes, f.Agent, string(f.Kind), f.From, f.Limit)
+		return views(rows, now), err
+	default:
+		return s.queryHistory(f, now)
+	}
+}
+
+// queryOne reads one message, if the filter selects it.
+func (s *Store) queryOne(f store.Filter, now instant) ([]agentrelay.Message, error) {
+	stmt, err := s.read.get(withBody + `WHERE id = ?`)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := collect(stmt, noByteLimit, f.ID)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	m := rows[0].view(now)
+	if m.To != f.Agent || m.Body == nil || f.From != "" && m.From != f.From || f.Kind != "" && m.Kind != f.Kind || f.Status != "" && m.Status != f.Status {
+		return nil, nil
+	}
+	return []agentrelay.Message{m}, nil
+}
+
+// queryHistory goes through an inbox.
+func (s *Store) queryHistory(f store.Filter, now instant) ([]agentrelay.Message, error) {
 	var lowest, highest sql.NullInt64
 	if _, err := s.one(rangeQuery, []any{f.Agent}, &lowest, &highest); err != nil || !lowest.Valid {
 		return nil, err

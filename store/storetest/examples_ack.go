@@ -31,6 +31,18 @@ var acknowledgeExamples = []example{
 		}
 		f.wantInbox(ben)
 	}},
+	{"a receipt may have a body of its own", func(f *fixture) {
+		f.send("m1", "m2")
+		for id, failed := range map[string]bool{"m1": false, "m2": true} {
+			body := `{"status": "x", "of": "` + id + `"}`
+			first := f.acknowledge(store.Acknowledgement{Agent: ben, ID: id, Failed: failed, Error: "no", Body: []byte(body)})
+			f.wantEqual("body", string(f.receipts(ann, id)[0].Body), body)
+			f.wantEqual("receipt", f.acknowledge(store.Acknowledgement{Agent: ben, ID: id, Body: []byte(`{}`)}), first)
+		}
+		f.wantState("m1", agentrelay.StatusDone, 0)
+		f.wantState("m2", agentrelay.StatusFailed, 0)
+		f.wantEqual("error", f.find(ben, "m2").Error, "no")
+	}},
 	{"the first outcome wins", func(f *fixture) {
 		f.send("m1", "m2")
 		first := f.acknowledge(store.Acknowledgement{Agent: ben, ID: "m1"})

@@ -130,6 +130,23 @@ var leaseEndExamples = []example{
 		f.wantInbox(ben, "m3", "m1", "m2")
 		f.must(f.store.Release(ctx, ben, nil))
 	}},
+	{"a lease given back in place is queued where it was", func(f *fixture) {
+		f.send("m1", "m2", "m3", "m4")
+		list := f.leaseAll(ben, 2, time.Minute)
+		for i := range list {
+			list[i].InPlace = true
+		}
+		f.must(f.store.Release(ctx, ben, list[1:]))
+		f.must(f.store.Release(ctx, ben, list[:1]))
+		f.wantInbox(ben, "m1", "m2", "m3", "m4")
+		f.wantState("m1", agentrelay.StatusQueued, 0)
+		f.wantEqual("delivered", f.find(ben, "m1").DeliveredAt, time.Time{})
+		f.reopen(0)
+		f.wantEqual("leased again", leasedIDs(f.leaseAll(ben, 3, time.Minute)), []string{"m1", "m2", "m3"})
+		// What waits since gets a place of its own.
+		f.send("m5")
+		f.wantInbox(ben, "m4", "m5")
+	}},
 	{"giving back takes no earlier hand-over away", func(f *fixture) {
 		f.send("m1", "m2")
 		f.must(f.store.Delivered(ctx, []string{"m1"}, start))

@@ -158,6 +158,11 @@ var queryExamples = []example{
 			filter store.Filter
 			want   string
 		}{
+			{store.Filter{ID: "m2", From: zoe, Kind: agentrelay.KindRequest, Status: agentrelay.StatusLeased}, "m2"},
+			{store.Filter{ID: "m2", From: ann}, ""},
+			{store.Filter{ID: "m2", Status: agentrelay.StatusDone}, ""},
+			{store.Filter{ID: "unknown"}, ""},
+			{store.Filter{Status: agentrelay.StatusLeased, Kind: agentrelay.KindReply}, ""},
 			{store.Filter{}, "m4 m3 m2 m1"},
 			{store.Filter{From: ann}, "m3 m1"},
 			{store.Filter{From: "an"}, ""},

@@ -268,6 +268,9 @@ func (m *machine) query(t *rapid.T) {
 		From:   rapid.SampledFrom([]string{"", "", ann, ben, ghost}).Draw(t, "from"),
 		To:     rapid.SampledFrom([]string{"", "", "", ann, ben}).Draw(t, "to"),
 	}
+	if rapid.IntRange(0, 3).Draw(t, "by id") == 0 {
+		f.ID = m.id(t)
+	}
 	f.Limit, f.MaxBytes = limits(t)
 	got, err := m.store.Query(ctx, f)
 	m.must(err)

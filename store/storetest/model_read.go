@@ -79,7 +79,7 @@ func (m *model) query(f store.Filter) []agentrelay.Message {
 	var list []*row
 	for _, r := range m.rows {
 		v := m.view(r)
-		if r.To == f.Agent && r.stage != erased && selects(f.Kind, v.Kind) && selects(f.Status, v.Status) &&
+		if r.To == f.Agent && r.stage != erased && selects(f.ID, v.ID) && selects(f.Kind, v.Kind) && selects(f.Status, v.Status) &&
 			selects(f.To, v.To) && selects(f.From, v.From) {
 			list = append(list, r)
 		}
