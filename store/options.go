@@ -20,6 +20,12 @@ func (o Options) WithDefaults() Options {
 	if o.MaxAttempts == 0 {
 		o.MaxAttempts = 3
 	}
+	if o.MaxQueued == 0 {
+		o.MaxQueued = DefaultMaxQueued
+	}
+	if o.MaxQueuedBytes == 0 {
+		o.MaxQueuedBytes = DefaultMaxQueuedBytes
+	}
 	if o.Observe == nil {
 		o.Observe = func([]Event) {}
 	}

@@ -29,6 +29,7 @@ var statuses = map[agentrelay.Code]int{
 	agentrelay.CodeIDConflict:       http.StatusUnprocessableEntity,
 	agentrelay.CodeHookRejected:     http.StatusUnprocessableEntity,
 	agentrelay.CodeRateLimited:      http.StatusTooManyRequests,
+	agentrelay.CodeQueueFull:        http.StatusTooManyRequests,
 	agentrelay.CodeBusy:             http.StatusServiceUnavailable,
 	agentrelay.CodeStorageFull:      http.StatusInsufficientStorage,
 }

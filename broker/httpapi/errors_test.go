@@ -21,7 +21,7 @@ var statuses = map[agentrelay.Code]int{
 	"bad_request": 400, "unauthenticated": 401, "unknown_agent": 401, "locked": 403, "forbidden": 403, "origin_refused": 403,
 	"no_such_agent": 404, "no_such_message": 404, "not_found": 404, "method_not_allowed": 405,
 	"not_leased": 409, "lease_mismatch": 409, "body_too_large": 413, "misdirected": 421,
-	"id_conflict": 422, "hook_rejected": 422, "rate_limited": 429, "busy": 503, "storage_full": 507,
+	"id_conflict": 422, "hook_rejected": 422, "rate_limited": 429, "queue_full": 429, "busy": 503, "storage_full": 507,
 }
 
 // Each code has a status, stands in PROTOCOL.md, and reaches a client as the

@@ -50,6 +50,7 @@ type setup struct {
 	inner                store.Store // default: SQLite in dir
 	writeBuffer          int         // of the server's connections
 	uncounted            bool        // no metrics
+	maxQueued            int         // in an inbox; default: the store's
 }
 
 // relay is a broker that listens on a port of its own, over its own store.
@@ -133,7 +134,7 @@ func openRelay(t testing.TB, s setup) *relay {
 
 func (r *relay) openStore(s setup, hub *broker.Hub) store.Store {
 	r.t.Helper()
-	o := store.Options{Clock: s.clock, Observe: hub.Observe}
+	o := store.Options{Clock: s.clock, Observe: hub.Observe, MaxQueued: s.maxQueued}
 	if r.metrics != nil {
 		o.Committed = r.metrics.Committed
 		hub.Follow(r.metrics.Events)

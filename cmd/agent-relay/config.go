@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/agent-relay/agent-relay/store"
 )
 
 // maxConfigBytes is the largest config file that is read.
@@ -40,6 +42,9 @@ type config struct {
 	Lease        time.Duration
 	MaxAttempts  int
 	MaxBodyBytes int64
+	// MaxQueued and MaxQueuedBytes bound what may wait for one agent.
+	MaxQueued      int
+	MaxQueuedBytes int64
 	// Heartbeat is how long after its last request an agent counts as online.
 	Heartbeat      time.Duration
 	RateLimit      rateLimitConfig
@@ -106,11 +111,14 @@ func defaultConfig() *config {
 		Lease:        10 * time.Minute,
 		MaxAttempts:  3,
 		MaxBodyBytes: 1 << 20,
-		Heartbeat:    90 * time.Second,
-		RateLimit:    rateLimitConfig{PerAgent: 60000, PerAddress: 120},
-		Lockout:      lockoutConfig{Failures: 5, Duration: 5 * time.Minute},
-		Hooks:        hooksConfig{Timeout: 5 * time.Second, MaxConcurrent: 4, PreMessage: hooksAdvisory},
-		lines:        map[string]int{},
+		MaxQueued:    store.DefaultMaxQueued,
+
+		MaxQueuedBytes: store.DefaultMaxQueuedBytes,
+		Heartbeat:      90 * time.Second,
+		RateLimit:      rateLimitConfig{PerAgent: 60000, PerAddress: 120},
+		Lockout:        lockoutConfig{Failures: 5, Duration: 5 * time.Minute},
+		Hooks:          hooksConfig{Timeout: 5 * time.Second, MaxConcurrent: 4, PreMessage: hooksAdvisory},
+		lines:          map[string]int{},
 	}
 }
 

@@ -72,7 +72,10 @@ func (c *config) fields() fields {
 		"lease":          duration(&c.Lease),
 		"max_attempts":   integer(&c.MaxAttempts),
 		"max_body_bytes": integer(&c.MaxBodyBytes),
-		"heartbeat":      duration(&c.Heartbeat),
+		"max_queued":     integer(&c.MaxQueued),
+
+		"max_queued_bytes": integer(&c.MaxQueuedBytes),
+		"heartbeat":        duration(&c.Heartbeat),
 		"rate_limit": object(fields{
 			"per_agent":   integer(&c.RateLimit.PerAgent),
 			"per_address": integer(&c.RateLimit.PerAddress),

@@ -100,7 +100,7 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	p.boundaries = broker.NewBoundaries(p.hooks, c.Hooks.PreMessage == hooksEnforce)
 	told := p.newObservers(c, a.version)
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{
-		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Observe: told.hub.Observe, Committed: told.committed,
+		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, MaxQueued: c.MaxQueued, MaxQueuedBytes: c.MaxQueuedBytes, Observe: told.hub.Observe, Committed: told.committed,
 	}})
 	if err != nil {
 		return fmt.Errorf("%w (data_dir in %s)", err, c.file)

@@ -72,13 +72,19 @@ func (s *Store) resolve(q store.PollQuery, counter int64, now instant) (after in
 }
 
 const deliveredQuery = `UPDATE messages SET delivered_at = ? WHERE id = ? AND delivered_at IS NULL
-	RETURNING sender, recipient, ts, type, kind`
+	RETURNING sender, recipient, ts, type, kind, status = 'queued' AND notice = 0, COALESCE(length(body), 0)`
 
 // Delivered records first hand-overs.
 func (s *Store) Delivered(ctx context.Context, ids []string, at time.Time) error {
 	return s.write(ctx, func(t *tx) error {
+		left := map[string]waiting{}
 		for _, id := range ids {
-			if err := t.delivered(id, at.UnixMilli()); err != nil {
+			if err := t.delivered(id, at.UnixMilli(), left); err != nil {
+				return err
+			}
+		}
+		for agent, w := range left {
+			if err := t.count(agent, w); err != nil {
 				return err
 			}
 		}
@@ -86,16 +92,21 @@ func (s *Store) Delivered(ctx context.Context, ids []string, at time.Time) error
 	})
 }
 
-func (t *tx) delivered(id string, at int64) error {
+// delivered records one, and notes in left what no longer waits.
+func (t *tx) delivered(id string, at int64, left map[string]waiting) error {
 	m := agentrelay.Message{ID: id}
-	var ts int64
-	first, err := t.one(deliveredQuery, []any{at, id}, &m.From, &m.To, &ts, &m.Type, &m.Kind)
+	var ts, size int64
+	var counted bool
+	first, err := t.one(deliveredQuery, []any{at, id}, &m.From, &m.To, &ts, &m.Type, &m.Kind, &counted, &size)
 	if err != nil || !first {
 		return err
 	}
 	t.writes++
 	m.TS = time.UnixMilli(ts)
 	t.report(store.EventDelivered, &m).At = time.UnixMilli(at)
+	if counted {
+		left[m.To] = waiting{left[m.To].messages - 1, left[m.To].bytes - size}
+	}
 	return nil
 }
 

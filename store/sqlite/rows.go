@@ -18,7 +18,8 @@ const (
 
 const (
 	columns = `seq, id, sender, recipient, ts, type, kind, ack, reply_to, root_id, parent_id, status, attempts,
-		first_position, position, delivered_at, lease_id, ended_leases, receipt_id, error, expires_at, stage, due_at`
+		first_position, position, delivered_at, lease_id, ended_leases, receipt_id, error, expires_at, stage, due_at,
+		notice, COALESCE(length(body), 0)`
 	// withBody and withoutBody are what row scans.
 	withBody    = `SELECT ` + columns + `, body FROM messages `
 	withoutBody = `SELECT ` + columns + `, NULL FROM messages `
@@ -39,6 +40,10 @@ type row struct {
 	expiresAt     int64
 	stage         int
 	dueAt         int64
+	notice        bool  // see schema
+	size          int64 // of the body
+	// counted is whether the inbox's counters have it as waiting.
+	counted bool
 	// What the transaction found, and its events tell; see store.Event.
 	givenUp, cancelled, undelivered bool
 }
@@ -51,13 +56,19 @@ func (r *row) scan(from interface{ Scan(...any) error }) error {
 	var body []byte
 	err := from.Scan(&r.seq, &r.ID, &r.From, &r.To, &ts, &r.Type, &r.Kind, &r.Ack, &r.ReplyTo, &r.RootID, &r.ParentID,
 		&r.Status, &r.Attempts, &r.firstPosition, &r.position, &delivered, &lease, &ended, &receipt, &r.Error,
-		&r.expiresAt, &r.stage, &r.dueAt, &body)
+		&r.expiresAt, &r.stage, &r.dueAt, &r.notice, &r.size, &body)
 	r.TS = time.UnixMilli(ts)
 	if delivered.Valid {
 		r.DeliveredAt = time.UnixMilli(delivered.Int64)
 	}
 	r.leaseID, r.receiptID, r.ended, r.Body = lease.String, receipt.String, endedLeases(ended), body
+	r.counted = r.waits()
 	return err
+}
+
+// waits reports whether the message counts toward the quota of its inbox.
+func (r *row) waits() bool {
+	return r.Status == agentrelay.StatusQueued && r.DeliveredAt.IsZero() && !r.notice
 }
 
 // view is the message as others see it at a given time.
