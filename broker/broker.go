@@ -30,6 +30,9 @@ type Options struct {
 	Hub *Hub
 	// Boundaries fires hooks. Default: there are none.
 	Boundaries *Boundaries
+	// Damage is what the store found damaged. The store's Damaged must call
+	// Damage.Observe. Default: nothing is.
+	Damage *Damage
 	// Secret signs for every agent that was never given keys of its own.
 	Secret string
 	// RequireAgentKeys makes Secret good for nobody.

@@ -29,6 +29,9 @@ func (o Options) WithDefaults() Options {
 	if o.Observe == nil {
 		o.Observe = func([]Event) {}
 	}
+	if o.Damaged == nil {
+		o.Damaged = func(Damage) {}
+	}
 	if o.Committed == nil {
 		o.Committed = func(Commit) {}
 	}

@@ -158,6 +158,9 @@ type Options struct {
 	// Observe is called after a commit that changed messages, with all that it
 	// did; see Events. Default: nobody observes.
 	Observe func([]Event)
+	// Damaged is called when something stored turns out to be damaged, once for
+	// each thing. It must not block. Default: nobody is told.
+	Damaged func(Damage)
 	// Committed is called after each commit, also of one that changed no
 	// message. It must not block. Default: nobody is told.
 	Committed func(Commit)
@@ -187,6 +190,15 @@ const (
 
 // Cancelled is the error of a message that an operator ended.
 const Cancelled = "cancelled"
+
+// Damage is something stored that is not as it was written. A damaged message
+// is never delivered.
+type Damage struct {
+	// ID is that of the message, if it is one.
+	ID string
+	// What says what was found.
+	What string
+}
 
 // Enqueued is the result of Enqueue.
 type Enqueued struct {

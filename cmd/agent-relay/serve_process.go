@@ -100,7 +100,7 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	p.boundaries = broker.NewBoundaries(p.hooks, c.Hooks.PreMessage == hooksEnforce)
 	told := p.newObservers(c, a.version)
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{
-		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, MaxQueued: c.MaxQueued, MaxQueuedBytes: c.MaxQueuedBytes, Observe: told.hub.Observe, Committed: told.committed,
+		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, MaxQueued: c.MaxQueued, MaxQueuedBytes: c.MaxQueuedBytes, Observe: told.hub.Observe, Committed: told.committed, Damaged: told.damaged,
 	}})
 	if err != nil {
 		return fmt.Errorf("%w (data_dir in %s)", err, c.file)
@@ -110,7 +110,7 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		return err
 	}
 	p.broker, err = broker.Open(ctx, broker.Options{
-		Store: p.store, Hub: told.hub, Boundaries: p.boundaries, Secret: string(c.Secret), RequireAgentKeys: c.RequireAgentKeys,
+		Store: p.store, Hub: told.hub, Damage: told.damage, Boundaries: p.boundaries, Secret: string(c.Secret), RequireAgentKeys: c.RequireAgentKeys,
 		RequireSingleUse: c.RequireSingleUse, AllowedTargets: c.allowedTargets(),
 		Heartbeat: c.Heartbeat, TTL: c.MessageTTL,
 		Lockout: broker.Lockout{Failures: c.Lockout.Failures, Duration: c.Lockout.Duration},

@@ -39,6 +39,16 @@ func endsBatch(err error) bool {
 	return false
 }
 
+// errDamaged is what a damaged file leads to, where SQLite does not say so
+// itself.
+var errDamaged = errors.New("the database is damaged")
+
+// isDamage reports whether an error shows that the file is damaged.
+func isDamage(err error) bool {
+	code := primaryCode(err)
+	return code == codes.SQLITE_CORRUPT || code == codes.SQLITE_NOTADB || errors.Is(err, errDamaged)
+}
+
 // translate makes a driver's error one of the protocol's where there is one.
 func translate(err error) error {
 	if isFull(err) {

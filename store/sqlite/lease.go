@@ -20,6 +20,7 @@ const overQuery = withoutBody + `WHERE recipient = ? AND status = 'leased' AND d
 
 // Lease takes messages to work on. Where there are none, nothing is written.
 func (s *Store) Lease(ctx context.Context, q store.LeaseRequest) (leased []store.Leased, err error) {
+	defer s.note(&err)
 	now := s.time.now()
 	var some bool
 	if _, err := s.one(leasableQuery, []any{q.Agent, now.wall, now.steady, now.leaseFloor()}, &some); err != nil || !some {
@@ -41,7 +42,7 @@ func (t *tx) lease(q store.LeaseRequest) ([]store.Leased, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := collect(stmt, q.MaxBytes, q.Agent, 0, t.wall, q.Limit)
+	rows, err := t.writer.store.inbox(stmt, q.Agent, 0, t.wall, q.Limit, q.MaxBytes)
 	if err != nil {
 		return nil, err
 	}

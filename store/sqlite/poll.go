@@ -24,7 +24,8 @@ const firstPositionQuery = `SELECT first_position FROM messages
 	WHERE id = ? AND recipient = ? AND stage = 0 AND expires_at > ?`
 
 // Poll reads a page of an inbox.
-func (s *Store) Poll(ctx context.Context, q store.PollQuery) (store.Page, error) {
+func (s *Store) Poll(ctx context.Context, q store.PollQuery) (_ store.Page, err error) {
+	defer s.note(&err)
 	now := s.time.now()
 	var counter int64
 	var due bool
@@ -44,7 +45,7 @@ func (s *Store) Poll(ctx context.Context, q store.PollQuery) (store.Page, error)
 	if err != nil {
 		return store.Page{}, err
 	}
-	rows, err := collect(stmt, q.MaxBytes, q.Agent, after, now.wall, q.Limit)
+	rows, err := s.inbox(stmt, q.Agent, after, now.wall, q.Limit, q.MaxBytes)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -111,7 +112,8 @@ func (t *tx) delivered(id string, at int64, left map[string]waiting) error {
 }
 
 // Messages reads messages by id that agent sent or received.
-func (s *Store) Messages(_ context.Context, agent string, ids []string) (map[string]agentrelay.Message, error) {
+func (s *Store) Messages(_ context.Context, agent string, ids []string) (_ map[string]agentrelay.Message, err error) {
+	defer s.note(&err)
 	stmt, err := s.read.get(withoutBody + `WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -147,7 +149,8 @@ const rangeQuery = `SELECT
 	(SELECT max(first_position) FROM messages WHERE recipient = ?1)`
 
 // Query reads messages of an inbox, newest first.
-func (s *Store) Query(_ context.Context, f store.Filter) ([]agentrelay.Message, error) {
+func (s *Store) Query(_ context.Context, f store.Filter) (_ []agentrelay.Message, err error) {
+	defer s.note(&err)
 	if f.To != "" && f.To != f.Agent {
 		return nil, nil
 	}
@@ -160,7 +163,7 @@ func (s *Store) Query(_ context.Context, f store.Filter) ([]agentrelay.Message, 
 	if err != nil {
 		return nil, err
 	}
-	p := page{left: f.MaxBytes}
+	p := page{left: f.MaxBytes, damaged: s.damagedRow}
 	for below := highest.Int64 + 1; below > lowest.Int64 && len(p.rows) < f.Limit && !p.full; below -= queryChunk {
 		if err := p.read(stmt, f.Agent, below, below-queryChunk,
 			string(f.Kind), string(f.Status), now.wall, f.From, f.Limit-len(p.rows)); err != nil {

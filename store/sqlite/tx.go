@@ -19,6 +19,8 @@ type tx struct {
 	shift int64
 	// writes counts what was written.
 	writes int
+	// changed says that the transaction counts as a commit.
+	changed bool
 	// events are the steps taken, to be reported once they are committed, and
 	// expected how many there will be, about.
 	events   []store.Event

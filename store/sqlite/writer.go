@@ -46,11 +46,13 @@ type writer struct {
 	stopped chan struct{}
 	failed  chan struct{}
 	failure error // before failed is closed
+	// commits is how many there were; the witness says so too.
+	commits int64
 }
 
-func newWriter(s *Store, db *sql.DB, conn *sql.Conn) *writer {
+func newWriter(s *Store, db *sql.DB, conn *sql.Conn, commits int64) *writer {
 	w := &writer{
-		store: s, db: db, conn: conn,
+		store: s, db: db, conn: conn, commits: commits,
 		stmts:   statements{prepare: conn.PrepareContext},
 		wake:    make(chan struct{}, 1),
 		stopped: make(chan struct{}),
@@ -176,6 +178,16 @@ func (w *writer) commit(batch []*operation) {
 		}
 		return
 	}
+	if t.changed {
+		w.commits++
+		if err := w.store.witness.record(w.commits, false); err != nil {
+			w.fail(err)
+			for _, op := range batch {
+				op.done <- err
+			}
+			return
+		}
+	}
 	if t.shift != 0 {
 		w.store.time.move(t.shift)
 		if t.shift > 0 {
@@ -212,6 +224,9 @@ func (w *writer) attempt(batch []*operation, guarded bool) (t *tx, results []err
 		return nil, nil, err
 	}
 	results, err = t.runAll(batch, guarded)
+	if t.changed = t.writes > 1; err == nil && t.changed { // more than BEGIN
+		err = t.exec(`UPDATE store SET commits = ?`, w.commits+1)
+	}
 	if err == nil {
 		err = t.exec(`COMMIT`)
 	}
@@ -230,6 +245,7 @@ func (w *writer) fail(err error) {
 	select {
 	case <-w.failed:
 	default:
+		w.store.note(&err)
 		w.failure = err
 		close(w.failed)
 	}

@@ -12,3 +12,7 @@ UPDATE agents SET (waiting, waiting_bytes) = (
     SELECT count(*), COALESCE(sum(length(body)), 0) FROM messages
     WHERE recipient = agents.name AND status = 'queued' AND delivered_at IS NULL AND notice = 0
 );
+
+-- How many commits there were. A file beside the database says so too, so that
+-- a database that lost some is noticed.
+ALTER TABLE store ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
