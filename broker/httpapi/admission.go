@@ -59,6 +59,12 @@ func (a *API) checkTarget(r *http.Request) error {
 	if !strings.HasPrefix(r.RequestURI, "/") && !strings.HasPrefix(r.RequestURI, "http") {
 		return badRequest("the request target must be a path")
 	}
+	if a.options.ProxiesOnly && !a.throughProxy(r) {
+		return &agentrelay.Error{
+			Code:    agentrelay.CodeMisdirected,
+			Message: "this broker is to be reached through its proxy; call that, or add this address to trusted_proxies in the broker's config",
+		}
+	}
 	if !a.hosts.ours(r.Host) {
 		return &agentrelay.Error{
 			Code:    agentrelay.CodeMisdirected,
@@ -99,6 +105,7 @@ func (a *API) verify(q *request, b *body, address string) error {
 		Timestamp: q.Header.Get(agentrelay.HeaderTimestamp),
 		Signature: q.Header.Get(agentrelay.HeaderSignature),
 		Address:   address,
+		Prefix:    a.options.PublicPrefix,
 	}
 	if agentrelay.ValidName(given.Agent) {
 		q.agent = given.Agent // for the log, also of what is refused

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,12 +178,36 @@ func TestErrorTable(t *testing.T) {
 // A disk that is full refuses what is new; the answer is not to be mistaken
 // for a passing fault.
 func TestStorageFull(t *testing.T) {
-	r := newRelay(t, setup{})
+	var log syncBuffer
+	r := newRelay(t, setup{log: slog.NewTextHandler(&log, nil)})
 	ann, ben := r.agent("ann"), r.agent("ben")
 	r.store.set(func(s *spy) {
 		s.failEnqueue = &agentrelay.Error{Code: agentrelay.CodeStorageFull, Message: "the disk is full", Err: errors.New("no space")}
 	})
-	ann.post("/messages", `{"to":"ben"}`).wantError(http.StatusInsufficientStorage, agentrelay.CodeStorageFull)
+	for range 5 {
+		ann.post("/messages", `{"to":"ben"}`).wantError(http.StatusInsufficientStorage, agentrelay.CodeStorageFull)
+	}
+	if n := strings.Count(log.String(), "no space"); n != 1 {
+		t.Errorf("5 refusals within a minute are logged %d times, want once", n)
+	}
 	r.store.set(func(s *spy) { s.failEnqueue = nil })
 	ann.send(ben, "later")
+}
+
+// syncBuffer is a buffer for several at once.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

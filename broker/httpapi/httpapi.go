@@ -25,6 +25,12 @@ type Options struct {
 	PublicHosts []string
 	// TrustedProxies may say for whom they ask, in X-Forwarded-For.
 	TrustedProxies []netip.Prefix
+	// ProxiesOnly refuses requests that come neither from a trusted proxy nor
+	// from this machine.
+	ProxiesOnly bool
+	// PublicPrefix is the path that proxies cut off: a signature may be over the
+	// request target with it.
+	PublicPrefix string
 	// MaxBodyBytes bounds a request's body.
 	MaxBodyBytes int64
 	// Lease is the lease of a pull that names none.
@@ -49,6 +55,8 @@ type API struct {
 	limits  limits
 	routes  []route
 	told    Observer
+	// fullSaid is when it was logged that the disk is full.
+	fullSaid seldom
 }
 
 // New returns the handler.

@@ -74,6 +74,7 @@ func (c *config) validate(already []problem) []problem {
 	v.agents()
 	v.hooks()
 	v.control()
+	v.exposure()
 	return v.found
 }
 

@@ -65,6 +65,10 @@ func (c *config) fields() fields {
 	return fields{
 		"listen":         text(&c.Listen),
 		"public_hosts":   texts(&c.PublicHosts),
+		"tls":            object(c.TLS.fields()),
+		"behind_proxy":   boolean(func(v bool) { c.BehindProxy = v }),
+		"public_prefix":  text(&c.PublicPrefix),
+		"ca_file":        text(&c.CAFile),
 		"data_dir":       text(&c.DataDir),
 		"storage":        text(&c.Storage),
 		"secret":         readSecret(&c.Secret),

@@ -18,7 +18,7 @@ func (c *config) showsMetrics(addr net.Addr) bool {
 	if c.Metrics != nil {
 		return *c.Metrics
 	}
-	return isLoopback(addr)
+	return isLoopback(addr) && !c.BehindProxy
 }
 
 func isLoopback(addr net.Addr) bool {

@@ -77,7 +77,6 @@ func (p *process) warn(c *config) {
 	if isLoopback(p.listener.Addr()) {
 		return
 	}
-	p.log.Warn("other machines may reach this address; requests are signed but not encrypted, so put a proxy with TLS before it")
 	if len(c.PublicHosts) == 0 {
 		p.log.Warn("requests from other machines will be refused; add the names and addresses they call to public_hosts")
 	}
@@ -87,6 +86,14 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	if p.listener, err = listen(ctx, c); err != nil {
 		return err
 	}
+	if err := c.checkExposure(p.listener.Addr()); err != nil {
+		return err
+	}
+	secured, err := c.secure(p.listener, p.log)
+	if err != nil {
+		return err
+	}
+	p.listener = secured
 	dir := c.DataDir
 	if c.Storage == storageMemory {
 		if dir, err = os.MkdirTemp("", "agent-relay-*"); err != nil {
@@ -126,6 +133,7 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		Handler: httpapi.New(httpapi.Options{
 			Broker: p.broker, Version: a.version, Storage: c.Storage, Log: p.log,
 			PublicHosts: c.PublicHosts, TrustedProxies: c.TrustedProxies,
+			PublicPrefix: c.PublicPrefix, ProxiesOnly: c.BehindProxy,
 			MaxBodyBytes: c.MaxBodyBytes, Lease: c.Lease,
 			PerAgent: c.RateLimit.PerAgent, PerAddress: c.RateLimit.PerAddress,
 			Observer: told.http, Metrics: told.metrics,

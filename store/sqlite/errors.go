@@ -5,8 +5,6 @@ import (
 
 	sqlite "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
-
-	agentrelay "github.com/agent-relay/agent-relay"
 )
 
 // primaryCode is SQLite's result code without its extension, 0 for errors
@@ -52,11 +50,7 @@ func isDamage(err error) bool {
 // translate makes a driver's error one of the protocol's where there is one.
 func translate(err error) error {
 	if isFull(err) {
-		return &agentrelay.Error{
-			Code:    agentrelay.CodeStorageFull,
-			Message: "the broker's disk is full; nothing was stored; free some space and send again",
-			Err:     err,
-		}
+		return storageFull(err)
 	}
 	return err
 }

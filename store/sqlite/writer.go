@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -48,6 +50,7 @@ type writer struct {
 	failure error // before failed is closed
 	// commits is how many there were; the witness says so too.
 	commits int64
+	reserve reserve
 }
 
 func newWriter(s *Store, db *sql.DB, conn *sql.Conn, commits int64) *writer {
@@ -57,7 +60,9 @@ func newWriter(s *Store, db *sql.DB, conn *sql.Conn, commits int64) *writer {
 		wake:    make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		failed:  make(chan struct{}),
+		reserve: reserve{path: filepath.Join(filepath.Dir(s.path), reserveFile), clock: s.options.Clock.Elapsed, limit: fileSizeLimit()},
 	}
+	w.regain()
 	go w.run()
 	return w
 }
@@ -149,31 +154,36 @@ func (w *writer) next() (batch []*operation, closing bool) {
 }
 
 // commit makes a batch durable and answers its callers. A batch that fails
-// for lack of space is run again without its sends, so that what is stored
-// can still be read, acknowledged and removed.
+// for lack of space is run again without its sends, which leave a reserve, so
+// that what is stored can still be read, acknowledged and removed.
 func (w *writer) commit(batch []*operation) {
 	began := w.store.options.Clock.Elapsed()
-	t, results, err := w.transaction(batch)
-	if isFull(err) {
-		full := translate(err)
-		var rest []*operation
-		for _, op := range batch {
-			if op.grows {
-				op.done <- full
-			} else {
-				rest = append(rest, op)
-			}
-		}
-		if batch = rest; len(batch) == 0 {
+	if !w.reserve.held && slices.ContainsFunc(batch, (*operation).isGrowing) && !w.regain() {
+		if batch = w.refuseSends(batch, errNoReserve); len(batch) == 0 {
 			return
 		}
-		t, results, err = w.transaction(batch)
+	}
+	t, results, err := w.transaction(batch)
+	if w.isFull(err) {
+		if batch = w.refuseSends(batch, err); len(batch) == 0 {
+			w.recycle()
+			return
+		}
+		if t, results, err = w.transaction(batch); w.isFull(err) {
+			w.spend()
+			t, results, err = w.transaction(batch)
+		}
 	}
 	if err != nil {
-		if !isFull(err) && !isBusy(err) {
+		full := w.isFull(err)
+		if !full && !isBusy(err) {
 			w.fail(err)
 		}
 		for _, op := range batch {
+			if full {
+				op.done <- storageFull(err)
+				continue
+			}
 			op.done <- translate(err)
 		}
 		return
@@ -262,5 +272,6 @@ func (w *writer) close() error {
 	w.signal()
 	<-w.stopped
 	w.stmts.close()
+	w.reserve.release()
 	return errors.Join(w.conn.Close(), w.db.Close())
 }
