@@ -72,6 +72,7 @@ type Broker struct {
 	sweeper    *sweeper
 	deliveries *deliveries
 	boundaries *Boundaries
+	waits      waits
 	health     health
 	statistics statistics
 	observer   Observer

@@ -117,7 +117,9 @@ func (a *API) verify(q *request, b *body, address string) error {
 	if q.body, err = b.all(q.ContentLength); err != nil {
 		return err
 	}
-	q.caller, err = challenge.Verify(q.Method, q.RequestURI, q.body)
+	if q.caller, err = challenge.Verify(q.Method, q.RequestURI, q.body); err == nil {
+		verified(q.Context())
+	}
 	return err
 }
 

@@ -54,7 +54,9 @@ type API struct {
 	hosts   hosts
 	limits  limits
 	routes  []route
-	told    Observer
+	// unverified bounds bodies of unknown senders.
+	unverified *unverified
+	told       Observer
 	// fullSaid is when it was logged that the disk is full.
 	fullSaid seldom
 }
@@ -72,6 +74,8 @@ func New(o Options) *API {
 		limits:  newLimits(o.PerAgent, o.PerAddress),
 		routes:  offered(o),
 		told:    o.Observer,
+
+		unverified: newUnverified(maxUnverified),
 	}
 }
 
@@ -119,7 +123,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{Request: r}
 	q.route, q.id, q.noRoute = a.findRoute(r)
-	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w)}
+	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w), unverified: a.unverified}
+	_ = body.control.SetWriteDeadline(time.Time{}) // that of an answer before
 	result, err := a.serve(q, body)
 	if gone := r.Context().Err(); gone != nil && (result.sent != nil || errors.Is(err, gone)) {
 		// The client is gone, or it closed its side and may read on: net/http
@@ -152,6 +157,8 @@ func (a *API) write(w http.ResponseWriter, q *request, b *body, result answer) {
 	if signature := q.caller.Sign(result.status, signed); signature != "" {
 		w.Header().Set(agentrelay.HeaderSignature, signature)
 	}
+	// A poll may have waited long; its answer gets its own time.
+	_ = b.control.SetWriteDeadline(time.Now().Add(answerTimeout))
 	writeHeader(w, result)
 	_, err := w.Write(result.body)
 	if err == nil && (unread || result.sent != nil) {

@@ -50,6 +50,8 @@ type config struct {
 	Lease        time.Duration
 	MaxAttempts  int
 	MaxBodyBytes int64
+	// MaxConnections bounds those that are open at a time.
+	MaxConnections int
 	// MaxQueued and MaxQueuedBytes bound what may wait for one agent.
 	MaxQueued      int
 	MaxQueuedBytes int64
@@ -120,6 +122,8 @@ func defaultConfig() *config {
 		MaxAttempts:  3,
 		MaxBodyBytes: 1 << 20,
 		MaxQueued:    store.DefaultMaxQueued,
+
+		MaxConnections: 1024,
 
 		MaxQueuedBytes: store.DefaultMaxQueuedBytes,
 		Heartbeat:      90 * time.Second,

@@ -40,8 +40,9 @@ const (
 	minBodyBytes = 1 << 10
 	maxBodyBytes = 64 << 20
 
-	maxQueuedLimit = 100_000_000
-	maxQueuedBytes = 1<<31 - 1
+	maxConnectionsLimit = 1_000_000
+	maxQueuedLimit      = 100_000_000
+	maxQueuedBytes      = 1<<31 - 1
 
 	maxAttemptsLimit = 1000
 	maxRate          = 100_000_000
@@ -164,6 +165,7 @@ func (v *validation) limits() {
 	v.duration("lockout.duration", c.Lockout.Duration, minLockout, maxLockout)
 	v.number("max_attempts", int64(c.MaxAttempts), 1, maxAttemptsLimit)
 	v.number("max_body_bytes", c.MaxBodyBytes, minBodyBytes, maxBodyBytes)
+	v.number("max_connections", int64(c.MaxConnections), 16, maxConnectionsLimit)
 	v.number("max_queued", int64(c.MaxQueued), 1, maxQueuedLimit)
 	v.number("max_queued_bytes", c.MaxQueuedBytes, minBodyBytes, maxQueuedBytes)
 	if c.MaxQueuedBytes >= minBodyBytes && c.MaxQueuedBytes < min(c.MaxBodyBytes, maxBodyBytes) {

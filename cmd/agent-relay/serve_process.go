@@ -27,10 +27,10 @@ const (
 	endTimeout   = 10 * time.Second
 	drainTimeout = 7 * time.Second
 
-	readHeaderTimeout = 10 * time.Second
+	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
 	// maxHeaderBytes is far more than a request of the protocol has.
-	maxHeaderBytes = 64 << 10
+	maxHeaderBytes = 16 << 10
 )
 
 // process is a broker with everything it stands on and everything that stands
@@ -129,6 +129,7 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	if err := p.openControlSocket(a, c, dir); err != nil {
 		return err
 	}
+	connections := httpapi.NewConnections(min(c.MaxConnections, descriptorsLeft()))
 	p.http = &http.Server{
 		Handler: httpapi.New(httpapi.Options{
 			Broker: p.broker, Version: a.version, Storage: c.Storage, Log: p.log,
@@ -143,6 +144,8 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
+		ConnState:                    connections.State,
+		ConnContext:                  connections.Context,
 		ErrorLog:                     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	p.log.Info("listening", "addr", p.listener.Addr().String(), "version", a.version,
