@@ -239,20 +239,21 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 	r := newRelay(t, setup{})
 	ann, ben, zoe := r.agent("ann"), r.agent("ben"), r.agent("zoe")
 	var held []waiting
-	for i := range 64 {
-		if i%2 == 0 {
-			held = append(held, r.begin(longPoll("ben"), "Poll"))
-		} else {
-			held = append(held, r.begin(longPull("ben"), "Lease"))
-		}
+	for range 63 {
+		held = append(held, r.begin(longPoll("ben"), "Poll"))
 	}
+	pull := r.begin(longPull("ben"), "Lease")
 	r.scrapeUntil("agent_relay_waiting_polls", 64)
 	ben.get("/messages?wait=30").wantError(http.StatusTooManyRequests, agentrelay.CodeRateLimited)
+	ben.post("/v1/pull", `{"waitSeconds":30}`).wantError(http.StatusTooManyRequests, agentrelay.CodeRateLimited)
 	ben.get("/messages?wait=0").want(http.StatusOK, nil)
 	other := r.begin(longPoll("zoe"), "Poll")
 	ann.send(zoe, "to-zoe")
 	other.answer().want(http.StatusOK, nil)
 	ann.send(ben, "to-ben")
-	held[0].answer().want(http.StatusOK, nil)
-	ben.get("/messages?wait=30").want(http.StatusOK, nil)
+	pull.answer().want(http.StatusOK, nil)
+	ben.get("/messages?wait=0.01").want(http.StatusOK, nil)
+	for _, w := range held {
+		_ = w.Close()
+	}
 }
