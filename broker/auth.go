@@ -109,7 +109,7 @@ func (c Challenge) verify(method, target string, body []byte) (Caller, error) {
 // suspect counts a bad signature.
 func (b *Broker) suspect(who suspect, now time.Time) {
 	if b.lockout.fail(who) {
-		b.log.Warn("agent locked", "agent", who.agent, "address", who.address, "duration", b.rules.Load().Lockout.Duration)
+		b.audit.Warn("agent locked", "agent", who.agent, "address", who.address, "duration", b.rules.Load().Lockout.Duration)
 		b.hub.tell(Event{Kind: AgentLocked, Agent: who.agent, At: now})
 	}
 }

@@ -66,6 +66,7 @@ type Broker struct {
 	options    Options
 	store      store.Store
 	log        *slog.Logger
+	audit      *slog.Logger
 	registry   *registry
 	lockout    *lockout
 	singleUse  *singleUse
@@ -112,6 +113,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		options:    o,
 		store:      o.Store,
 		log:        o.Log,
+		audit:      Audit(o.Log),
 		registry:   newRegistry(agents, o.Clock, o.Heartbeat),
 		lockout:    newLockout(o.Lockout, o.Clock),
 		singleUse:  newSingleUse(o.Clock),
@@ -126,8 +128,15 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	b.rules.Store(&rules)
 	b.registry.tell = b.hub.tell
 	b.hub.Follow(b.boundaries.observe)
+	b.lockout.ended = func(s suspect) {
+		b.audit.Info("agent unlocked", "agent", s.agent, "address", s.address, "by", "time")
+	}
 	return b, nil
 }
+
+// Audit is the logger of what concerns security: its attributes are a group of
+// that name. Neither secrets nor bodies go there.
+func Audit(log *slog.Logger) *slog.Logger { return log.WithGroup("audit") }
 
 // Run does what time makes due, and what no request waits for. It returns
 // when ctx ends and everything of that is written, or when the store fails.

@@ -91,7 +91,7 @@ func (a *API) authenticate(q *request, b *body) error {
 	if !errors.As(err, &e) || e.Code != agentrelay.CodeUnauthenticated && e.Code != agentrelay.CodeUnknownAgent && e.Code != agentrelay.CodeLocked {
 		return err
 	}
-	a.log.Info("request refused", "agent", q.agent, "address", address, "code", e.Code, "reason", e.Reason)
+	a.audit.Info("request refused", "agent", q.agent, "address", address, "code", e.Code, "reason", e.Reason)
 	if a.limits.perAddress.OnLimit(nil, q.Request, httprate.CanonicalizeIP(address)) {
 		a.told.RateLimited(LimitPerAddress)
 		return rateLimited("too many refused requests from this address; check the secret and the clock")

@@ -51,6 +51,7 @@ type API struct {
 	options Options
 	broker  *broker.Broker
 	log     *slog.Logger
+	audit   *slog.Logger
 	hosts   hosts
 	limits  limits
 	routes  []route
@@ -70,6 +71,7 @@ func New(o Options) *API {
 		options: o,
 		broker:  o.Broker,
 		log:     o.Log,
+		audit:   broker.Audit(o.Log),
 		hosts:   newHosts(o.PublicHosts),
 		limits:  newLimits(o.PerAgent, o.PerAddress),
 		routes:  offered(o),

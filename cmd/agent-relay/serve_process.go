@@ -113,6 +113,9 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		return fmt.Errorf("%w (data_dir in %s)", err, c.file)
 	}
 	p.store = opened
+	if opened.Recovered() {
+		broker.Audit(p.log).Warn("the broker had not ended well; what was accepted is kept, and the store is being checked", "data_dir", dir)
+	}
 	if err := p.openHookSocket(a, c, dir); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (a *app) setupCommand() *cobra.Command {
 			return &exitError{status: exitUsage}
 		},
 	}
-	cmd.AddCommand(a.setupInitCommand(), a.setupStartCommand(), a.setupSelfcheckCommand())
+	cmd.AddCommand(a.setupInitCommand(), a.setupStartCommand(), a.setupSelfcheckCommand(), a.setupSystemdCommand())
 	return cmd
 }
 

@@ -50,7 +50,9 @@ type Store struct {
 	writer  *writer
 	witness *witness
 	health  health
-	time    *steadyClock
+	// recovered is what Recovered tells.
+	recovered bool
+	time      *steadyClock
 
 	// forgetFrom is the monotonic time before which no row is removed, since
 	// the wall clock jumped forward.
@@ -136,12 +138,17 @@ func (s *Store) open(ctx context.Context) error {
 	s.reader.SetMaxOpenConns(readConnections)
 	s.reader.SetMaxIdleConns(readConnections)
 	s.read = statements{prepare: s.reader.PrepareContext}
+	s.recovered = !clean && commits > 0
 	s.beginCheck(clean)
 	return nil
 }
 
 // Epoch is the random name of this database.
 func (s *Store) Epoch() string { return s.epoch }
+
+// Recovered reports whether the store had not been closed well before it was
+// opened. Nothing that was acknowledged is lost by that.
+func (s *Store) Recovered() bool { return s.recovered }
 
 // Failed is closed when a commit failed for a reason other than a full disk.
 func (s *Store) Failed() <-chan struct{} { return s.writer.failed }
