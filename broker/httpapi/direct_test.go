@@ -129,6 +129,44 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 	})
 }
 
+// The time for an answer ends with it: what is written for a later request of
+// the connection, such as the word to go on, has its own.
+func TestAnswerTimeEndsWithTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRelay(t, setup{})
+		r.addr = "localhost"
+		c := r.servePipes().dial()
+		defer c.Close()
+		reader := bufio.NewReader(c)
+		say := func(raw []byte) {
+			t.Helper()
+			if _, err := c.Write(raw); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hear := func(status int) {
+			t.Helper()
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			if response.StatusCode != status {
+				t.Errorf("got %d, want %d", response.StatusCode, status)
+			}
+		}
+		say(r.render(call{agent: "ann", target: "/peers"}))
+		hear(http.StatusOK)
+		time.Sleep(answerTime + time.Second) // the bubble's time
+		raw := r.render(call{agent: "ann", method: http.MethodPost, target: "/register", body: `{}`, header: []string{"Expect: 100-continue"}})
+		head, body, _ := strings.Cut(string(raw), "\r\n\r\n")
+		say([]byte(head + "\r\n\r\n"))
+		hear(http.StatusContinue)
+		say([]byte(body))
+		hear(http.StatusOK)
+	})
+}
+
 // answerTime is how long a client may take to read its answer.
 const answerTime = 30 * time.Second
 

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,3 +89,23 @@ func TestNoMoreFiles(t *testing.T) {
 	}
 	wantServed(t, r, old)
 }
+
+// For one connection too many, the one is closed that has been idle for longest.
+func TestMaxConnections(t *testing.T) {
+	r := startRelay(t, relayOptions{lines: []string{"max_connections: 16"}})
+	oldest, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer oldest.Close()
+	flood(t, r, 20, "")
+	if err := oldest.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := oldest.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest connection was not closed: %v", err)
+	}
+}
+
+// patience is how long something may take to happen.
+const patience = 30 * time.Second

@@ -179,7 +179,23 @@ func TestInLimitedProcess(t *testing.T) {
 	}
 	defer s.Close()
 	sendTo(t, s, 0, 10)
-	stored := sendUntilFull(t, s, 10)
+	// While somebody reads, the log cannot be begun anew, and grows to the limit.
+	reading, err := s.reader.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := reading.QueryRow(`SELECT count(*) FROM messages`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	logged := sendUntilFull(t, s, 10)
+	if info, err := os.Stat(s.path + "-wal"); err != nil || info.Size() < 8<<20 {
+		t.Errorf("the log has %v, %v", info, err)
+	}
+	if err := reading.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	stored := sendUntilFull(t, s, logged)
 	wantAllSettled(t, s, stored)
 	if err := s.Err(); err != nil {
 		t.Errorf("the store failed: %v", err)
