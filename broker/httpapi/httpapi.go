@@ -126,7 +126,6 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{Request: r}
 	q.route, q.id, q.noRoute = a.findRoute(r)
 	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w), unverified: a.unverified}
-	_ = body.control.SetWriteDeadline(time.Time{}) // that of an answer before
 	result, err := a.serve(q, body)
 	if gone := r.Context().Err(); gone != nil && (result.sent != nil || errors.Is(err, gone)) {
 		// The client is gone, or it closed its side and may read on: net/http
@@ -159,7 +158,8 @@ func (a *API) write(w http.ResponseWriter, q *request, b *body, result answer) {
 	if signature := q.caller.Sign(result.status, signed); signature != "" {
 		w.Header().Set(agentrelay.HeaderSignature, signature)
 	}
-	// A poll may have waited long; its answer gets its own time.
+	// A poll may have waited long; its answer gets its own time, which the server
+	// takes back when it is written.
 	_ = b.control.SetWriteDeadline(time.Now().Add(answerTimeout))
 	writeHeader(w, result)
 	_, err := w.Write(result.body)
