@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -134,7 +135,7 @@ func openRelay(t testing.TB, s setup) *relay {
 
 func (r *relay) openStore(s setup, hub *broker.Hub) store.Store {
 	r.t.Helper()
-	o := store.Options{Clock: s.clock, Observe: hub.Observe, MaxQueued: s.maxQueued}
+	o := store.Options{Clock: s.clock, Observe: hub.Observe, MaxQueued: cmp.Or(s.maxQueued, 1<<30), MaxQueuedBytes: 1 << 40}
 	if r.metrics != nil {
 		o.Committed = r.metrics.Committed
 		hub.Follow(r.metrics.Events)
