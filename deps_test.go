@@ -44,6 +44,10 @@ var rooms = map[string]room{
 		only:   []string{},
 		reason: "client, setup and store share it, so it may bring nothing to any of them",
 	},
+	"internal/filesystem": {
+		only:   []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+		reason: "setup and store share it, and may not import each other",
+	},
 	"internal/hook": {
 		may:    []string{"."},
 		only:   []string{},
@@ -64,7 +68,7 @@ var rooms = map[string]room{
 		reason: "the contract must fit every driver, so it knows none",
 	},
 	"store/sqlite": {
-		may:    []string{".", "store", "migrations", "internal/disk"},
+		may:    []string{".", "store", "migrations", "internal/disk", "internal/filesystem"},
 		never:  []string{"net/http"},
 		reason: "a driver fulfils the contract and knows nothing of who uses it",
 	},
@@ -119,7 +123,7 @@ var rooms = map[string]room{
 		reason: "agents build the client in; the broker, its store and their libraries are not to come with it",
 	},
 	"setup": {
-		may:    []string{".", "client", "internal/disk"},
+		may:    []string{".", "client", "internal/disk", "internal/filesystem"},
 		never:  []string{"flag", "github.com/spf13/cobra"},
 		reason: "setup works from outside, as any agent does, and leaves flags to the command",
 	},

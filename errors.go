@@ -28,6 +28,7 @@ const (
 	CodeIDConflict       Code = "id_conflict"
 	CodeHookRejected     Code = "hook_rejected"
 	CodeRateLimited      Code = "rate_limited"
+	CodeQueueFull        Code = "queue_full"
 	CodeBusy             Code = "busy"
 	CodeStorageFull      Code = "storage_full"
 )
@@ -38,7 +39,7 @@ func Codes() []Code {
 		CodeBadRequest, CodeUnauthenticated, CodeUnknownAgent, CodeLocked, CodeForbidden, CodeOriginRefused,
 		CodeNoSuchAgent, CodeNoSuchMessage, CodeNotFound, CodeMethodNotAllowed,
 		CodeNotLeased, CodeLeaseMismatch, CodeBodyTooLarge, CodeMisdirected,
-		CodeIDConflict, CodeHookRejected, CodeRateLimited, CodeBusy, CodeStorageFull,
+		CodeIDConflict, CodeHookRejected, CodeRateLimited, CodeQueueFull, CodeBusy, CodeStorageFull,
 	}
 }
 
@@ -79,7 +80,7 @@ type Error struct {
 	// Reason refines CodeUnauthenticated.
 	Reason Reason
 	// RetryAfter says when another try makes sense: CodeLocked,
-	// CodeRateLimited, CodeBusy. Whole seconds travel.
+	// CodeRateLimited, CodeQueueFull, CodeBusy. Whole seconds travel.
 	RetryAfter time.Duration
 	// ServerTime is the broker's clock, and Skew the request's timestamp
 	// minus that clock. Both are set with ReasonTimestampSkew and the reasons
@@ -105,6 +106,7 @@ var (
 	ErrIDConflict      = &Error{Code: CodeIDConflict}
 	ErrHookRejected    = &Error{Code: CodeHookRejected}
 	ErrRateLimited     = &Error{Code: CodeRateLimited}
+	ErrQueueFull       = &Error{Code: CodeQueueFull}
 	ErrBusy            = &Error{Code: CodeBusy}
 	ErrStorageFull     = &Error{Code: CodeStorageFull}
 )

@@ -84,7 +84,7 @@ func (b *Broker) UpdateAgent(ctx context.Context, name string, p AgentPatch) (Ag
 	if err != nil {
 		return AgentInfo{}, err
 	}
-	b.log.Info("agent updated", "agent", name)
+	b.audit.Info("agent updated", "agent", name)
 	return b.AgentInfo(ctx, name)
 }
 
@@ -105,7 +105,7 @@ func (b *Broker) RemoveAgent(ctx context.Context, name string) error {
 		return b.suggest(name, err)
 	}
 	b.singleUse.drop(b.registry.remove(name))
-	b.log.Info("agent removed", "agent", name)
+	b.audit.Info("agent removed", "agent", name)
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (b *Broker) UnlockAgent(_ context.Context, name string) error {
 	if !b.lockout.unlock(name) && !b.registry.knows(name) {
 		return b.noSuchAgent(name)
 	}
-	b.log.Info("agent unlocked", "agent", name)
+	b.audit.Info("agent unlocked", "agent", name, "by", "operator")
 	return nil
 }
 

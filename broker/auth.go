@@ -13,6 +13,8 @@ type Credentials struct {
 	Agent, Timestamp, Signature string
 	// Address is the client's network address, without port.
 	Address string
+	// Prefix is a path that a proxy may have cut off the request target.
+	Prefix string
 }
 
 // Challenge is a request whose credentials may be verified.
@@ -85,7 +87,7 @@ func (c Challenge) verify(method, target string, body []byte) (Caller, error) {
 		return Caller{}, err
 	}
 	secret, key, ok := b.signer(keys, now, func(secret string) bool {
-		return agentrelay.Verify(secret, method, target, c.given.Timestamp, body, c.given.Signature)
+		return c.signed(secret, method, target, body)
 	})
 	if !ok {
 		b.suspect(who, now)
@@ -107,7 +109,7 @@ func (c Challenge) verify(method, target string, body []byte) (Caller, error) {
 // suspect counts a bad signature.
 func (b *Broker) suspect(who suspect, now time.Time) {
 	if b.lockout.fail(who) {
-		b.log.Warn("agent locked", "agent", who.agent, "address", who.address, "duration", b.rules.Load().Lockout.Duration)
+		b.audit.Warn("agent locked", "agent", who.agent, "address", who.address, "duration", b.rules.Load().Lockout.Duration)
 		b.hub.tell(Event{Kind: AgentLocked, Agent: who.agent, At: now})
 	}
 }
@@ -146,6 +148,16 @@ func (b *Broker) signer(keys []*ownKey, now time.Time, fits func(secret string) 
 
 func unknownAgent(agent, why string) error {
 	return &agentrelay.Error{Code: agentrelay.CodeUnknownAgent, Message: fmt.Sprintf("%q %s", agent, why)}
+}
+
+// signed reports whether the signature is that of the request, or of what the
+// request was before a proxy cut its prefix off.
+func (c Challenge) signed(secret, method, target string, body []byte) bool {
+	signed := agentrelay.Verify(secret, method, target, c.given.Timestamp, body, c.given.Signature)
+	if !signed && c.given.Prefix != "" {
+		signed = agentrelay.Verify(secret, method, c.given.Prefix+target, c.given.Timestamp, body, c.given.Signature)
+	}
+	return signed
 }
 
 // useOnce refuses signatures that were used before. Whole seconds cannot tell

@@ -30,6 +30,9 @@ type Options struct {
 	Hub *Hub
 	// Boundaries fires hooks. Default: there are none.
 	Boundaries *Boundaries
+	// Damage is what the store found damaged. The store's Damaged must call
+	// Damage.Observe. Default: nothing is.
+	Damage *Damage
 	// Secret signs for every agent that was never given keys of its own.
 	Secret string
 	// RequireAgentKeys makes Secret good for nobody.
@@ -63,12 +66,14 @@ type Broker struct {
 	options    Options
 	store      store.Store
 	log        *slog.Logger
+	audit      *slog.Logger
 	registry   *registry
 	lockout    *lockout
 	singleUse  *singleUse
 	sweeper    *sweeper
 	deliveries *deliveries
 	boundaries *Boundaries
+	waits      waits
 	health     health
 	statistics statistics
 	observer   Observer
@@ -108,6 +113,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		options:    o,
 		store:      o.Store,
 		log:        o.Log,
+		audit:      Audit(o.Log),
 		registry:   newRegistry(agents, o.Clock, o.Heartbeat),
 		lockout:    newLockout(o.Lockout, o.Clock),
 		singleUse:  newSingleUse(o.Clock),
@@ -122,8 +128,15 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	b.rules.Store(&rules)
 	b.registry.tell = b.hub.tell
 	b.hub.Follow(b.boundaries.observe)
+	b.lockout.ended = func(s suspect) {
+		b.audit.Info("agent unlocked", "agent", s.agent, "address", s.address, "by", "time")
+	}
 	return b, nil
 }
+
+// Audit is the logger of what concerns security: its attributes are a group of
+// that name. Neither secrets nor bodies go there.
+func Audit(log *slog.Logger) *slog.Logger { return log.WithGroup("audit") }
 
 // Run does what time makes due, and what no request waits for. It returns
 // when ctx ends and everything of that is written, or when the store fails.

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
@@ -86,6 +88,40 @@ func (b *Broker) Renew(ctx context.Context, r store.Renewal) (until time.Time, e
 	return until, err
 }
 
+// maxWaiting is how many polls and pulls of one agent may wait at a time.
+const maxWaiting = 64
+
+// waits counts those that wait, by agent.
+type waits struct {
+	mu      sync.Mutex
+	byAgent map[string]int
+}
+
+// begin refuses one too many; else end is to be called.
+func (w *waits) begin(agent string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byAgent[agent] >= maxWaiting {
+		return &agentrelay.Error{
+			Code: agentrelay.CodeRateLimited, RetryAfter: time.Second,
+			Message: fmt.Sprintf("%d polls of this agent wait already; end some, or poll without wait", maxWaiting),
+		}
+	}
+	if w.byAgent == nil {
+		w.byAgent = map[string]int{}
+	}
+	w.byAgent[agent]++
+	return nil
+}
+
+func (w *waits) end(agent string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byAgent[agent]--; w.byAgent[agent] == 0 {
+		delete(w.byAgent, agent)
+	}
+}
+
 // await calls try until it finds something or there is no more time.
 func await[T any](ctx context.Context, b *Broker, agent string, wait time.Duration, try func() (T, bool, error)) (T, error) {
 	if wait <= 0 {
@@ -102,6 +138,10 @@ func await[T any](ctx context.Context, b *Broker, agent string, wait time.Durati
 			stop()
 			return found, err
 		}
+		if err := b.waits.begin(agent); err != nil {
+			stop()
+			return found, err
+		}
 		more := false
 		b.observer.Waiting(1)
 		select {
@@ -113,6 +153,7 @@ func await[T any](ctx context.Context, b *Broker, agent string, wait time.Durati
 			err = ctx.Err()
 		}
 		b.observer.Waiting(-1)
+		b.waits.end(agent)
 		stop()
 		if !more {
 			return found, err

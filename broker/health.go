@@ -19,8 +19,11 @@ type health struct {
 	err    error
 }
 
-// Health is nil if the store can write.
+// Health is nil if the store can write and nothing in it is damaged.
 func (b *Broker) Health(ctx context.Context) error {
+	if err := b.options.Damage.err(); err != nil {
+		return err
+	}
 	h := &b.health
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -47,7 +47,7 @@ func (b *Broker) RevokeKey(ctx context.Context, name, keyID string) error {
 		return b.store.RevokeKey(ctx, name, keyID)
 	})
 	if err == nil {
-		b.log.Info("key revoked", "agent", name, "key", keyID)
+		b.audit.Info("key revoked", "agent", name, "key", keyID)
 	}
 	return err
 }
@@ -77,6 +77,6 @@ func (b *Broker) giveKey(
 	}); err != nil {
 		return Key{}, err
 	}
-	b.log.Info("key made", "agent", name, "key", k.ID, "not_after", k.NotAfter)
+	b.audit.Info("key made", "agent", name, "key", k.ID, "not_after", k.NotAfter)
 	return Key{Agent: name, ID: k.ID, Secret: string(k.Secret), NotAfter: k.NotAfter}, nil
 }

@@ -40,6 +40,8 @@ type lockout struct {
 	mu sync.Mutex
 	Lockout
 	records *simplelru.LRU[suspect, *record]
+	// ended is told of a lock whose time was found to be over.
+	ended func(suspect)
 }
 
 func newLockout(l Lockout, clock store.Clock) *lockout {
@@ -60,6 +62,10 @@ func (l *lockout) check(s suspect) error {
 	}
 	left := r.lockedUntil - l.clock.Elapsed()
 	if left <= 0 {
+		if r.lockedUntil != 0 && l.ended != nil {
+			l.ended(s)
+		}
+		r.lockedUntil = 0
 		return nil
 	}
 	return &agentrelay.Error{

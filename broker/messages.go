@@ -38,6 +38,7 @@ func (b *Broker) Send(ctx context.Context, m agentrelay.Message) (Sent, error) {
 		b.observer.Conflict()
 		return Sent{}, err
 	case err != nil:
+		b.auditRefusal(&m, err)
 		return Sent{}, b.suggest(m.To, err)
 	case result.Duplicate:
 		b.observer.Duplicate()
@@ -58,6 +59,16 @@ func (b *Broker) targets(agent string) []string {
 		return targets
 	}
 	return b.registry.targets(agent)
+}
+
+// auditRefusal notes what was refused because of a quota or by a hook.
+func (b *Broker) auditRefusal(m *agentrelay.Message, err error) {
+	switch {
+	case errors.Is(err, agentrelay.ErrQueueFull):
+		b.audit.Warn("quota reached", "from", m.From, "to", m.To)
+	case errors.Is(err, agentrelay.ErrHookRejected):
+		b.audit.Warn("message refused by a hook", "id", m.ID, "from", m.From, "to", m.To)
+	}
 }
 
 func (b *Broker) enqueue(ctx context.Context, m agentrelay.Message) (store.Enqueued, error) {

@@ -25,4 +25,5 @@ func (b *Broker) Reload(o ReloadOptions) {
 	b.rules.Store(&o)
 	b.lockout.set(o.Lockout)
 	b.registry.setHeartbeat(o.Heartbeat)
+	b.audit.Info("config reloaded")
 }

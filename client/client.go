@@ -11,12 +11,15 @@
 package client
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,8 +40,12 @@ const (
 // Options say who calls which broker. Agent and Secret are required.
 type Options struct {
 	// URL is the broker's address, such as http://127.0.0.1:19121: scheme,
-	// host and port, nothing more. Default DefaultURL.
+	// host and port, and the path at which a proxy has it, if any. Default
+	// DefaultURL.
 	URL string
+	// CAFile holds certificates in PEM form: those that may vouch for the
+	// broker's, in place of the system's. It is not used with a Transport.
+	CAFile string
 	// Agent is the name the calls are made under.
 	Agent string
 	// Secret signs the calls. It is never sent.
@@ -135,7 +142,11 @@ func New(o Options) (*Client, error) {
 		c.pauses = defaultPauses
 	}
 	if c.http.Transport == nil {
-		c.http.Transport = newTransport()
+		transport := newTransport()
+		if transport.TLSClientConfig, err = TLSConfig(o.CAFile); err != nil {
+			return nil, err
+		}
+		c.http.Transport = transport
 	}
 	return c, nil
 }
@@ -171,10 +182,28 @@ func parseBase(text string) (string, error) {
 		return "", fmt.Errorf("the broker's URL %q must be http or https and name a host; write it like %s", u.Redacted(), DefaultURL)
 	case u.User != nil:
 		return "", errors.New("the broker's URL must hold no user or password; calls are signed with the secret")
-	case u.Path != "" && u.Path != "/", u.RawQuery != "", u.ForceQuery, u.Fragment != "":
-		return "", fmt.Errorf("the broker's URL %q must end after the port; write it like %s", text, DefaultURL)
+	case u.EscapedPath() != u.Path || strings.Contains(u.Path, "//"), u.RawQuery != "", u.ForceQuery, u.Fragment != "":
+		return "", fmt.Errorf("the broker's URL %q must end after the port, or the path at which a proxy has the broker; write it like %s", text, DefaultURL)
 	}
-	return u.Scheme + "://" + u.Host, nil
+	return u.Scheme + "://" + u.Host + strings.TrimSuffix(u.Path, "/"), nil
+}
+
+// TLSConfig is whom to take for a broker with TLS: those for whom the
+// certificates in a file vouch, or the system's if the file is empty.
+func TLSConfig(file string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file == "" {
+		return config, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificates to trust: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return config, nil
 }
 
 // noRedirect makes a redirect an answer like any other: a signed request goes

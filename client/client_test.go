@@ -137,7 +137,7 @@ func TestNewURL(t *testing.T) {
 	}
 	for _, given := range []string{
 		"127.0.0.1:19121", "localhost", "ftp://host", "unix:///run/x", "http://", "http://:19121", "://", "http://a b", "http://host:x",
-		"http://host/relay", "http://host?x=1", "http://host?", "http://host#f", "http://alpha:s3cret@host", "http://alpha:s3cret@host:x",
+		"http://host//relay", "http://host/re%2Flay", "http://host?x=1", "http://host?", "http://host#f", "http://alpha:s3cret@host", "http://alpha:s3cret@host:x",
 	} {
 		c, err := New(Options{URL: given, Agent: "alpha", Secret: "s"})
 		if err == nil {

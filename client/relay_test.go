@@ -43,7 +43,7 @@ func (r *relay) start() (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	hub := broker.NewHub()
-	r.store, err = sqlite.Open(ctx, sqlite.Options{Dir: r.dir, Options: store.Options{Observe: hub.Observe}})
+	r.store, err = sqlite.Open(ctx, sqlite.Options{Dir: r.dir, Options: store.Options{Observe: hub.Observe, MaxQueued: 1 << 30, MaxQueuedBytes: 1 << 40}})
 	if err != nil {
 		return err
 	}

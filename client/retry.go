@@ -84,7 +84,7 @@ func Passing(err error) bool {
 
 func passingCode(code agentrelay.Code) bool {
 	switch code {
-	case agentrelay.CodeBusy, agentrelay.CodeRateLimited, agentrelay.CodeStorageFull:
+	case agentrelay.CodeBusy, agentrelay.CodeRateLimited, agentrelay.CodeQueueFull, agentrelay.CodeStorageFull:
 		return true
 	}
 	return false

@@ -225,7 +225,7 @@ func TestPassing(t *testing.T) {
 			t.Errorf("%v: %v", c.err, got)
 		}
 	}
-	passing := map[agentrelay.Code]bool{agentrelay.CodeBusy: true, agentrelay.CodeRateLimited: true, agentrelay.CodeStorageFull: true}
+	passing := map[agentrelay.Code]bool{agentrelay.CodeBusy: true, agentrelay.CodeRateLimited: true, agentrelay.CodeQueueFull: true, agentrelay.CodeStorageFull: true}
 	for _, code := range agentrelay.Codes() {
 		if got := Passing(fmt.Errorf("sending: %w", &agentrelay.Error{Code: code})); got != passing[code] {
 			t.Errorf("%s: %v", code, got)

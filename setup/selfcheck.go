@@ -17,7 +17,9 @@ type SelfcheckOptions struct {
 	// DataDir is where messages are kept; empty if they are not.
 	DataDir string
 	// URL is the broker's address, Secret signs for it.
-	URL    string
+	URL string
+	// CAFile is that of client.Options.
+	CAFile string
 	Secret string
 	// RequireAgentKeys says that Secret is good for no agent.
 	RequireAgentKeys bool

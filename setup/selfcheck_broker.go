@@ -20,7 +20,13 @@ const maxClockError = 5 * time.Second
 // broker makes the checks that call the broker. Without an answer to the first
 // the rest is not tried.
 func (o *SelfcheckOptions) broker(ctx context.Context, r *Report) {
-	clock := &clockReader{next: newTransport()}
+	transport, err := o.newTransport()
+	if err != nil {
+		r.add(checkPort, fail("name a file that holds the certificates in PEM form in ca_file", "%v", err))
+		notChecked(r)
+		return
+	}
+	clock := &clockReader{next: transport}
 	defer clock.next.CloseIdleConnections()
 	a, err := o.client("selfcheck-a", clock)
 	if err == nil {
@@ -55,7 +61,7 @@ func notChecked(r *Report) {
 
 func (o *SelfcheckOptions) client(agent string, transport http.RoundTripper) (*client.Client, error) {
 	return client.New(client.Options{
-		URL: o.URL, Agent: agent, Secret: o.Secret, Timeout: o.Timeout,
+		URL: o.URL, CAFile: o.CAFile, Agent: agent, Secret: o.Secret, Timeout: o.Timeout,
 		UserAgent: "agent-relay-selfcheck/" + o.Version, Transport: transport, Pauses: client.NoRetries,
 	})
 }
@@ -81,8 +87,9 @@ func (o *SelfcheckOptions) version(b client.Broker) Check {
 
 // newTransport is that of net/http, without what it shares with others. It
 // uses no proxy to reach this machine.
-func newTransport() *http.Transport {
-	return &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}
+func (o *SelfcheckOptions) newTransport() (*http.Transport, error) {
+	trust, err := client.TLSConfig(o.CAFile)
+	return &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, TLSClientConfig: trust}, err
 }
 
 // clockReader notes the broker's clock as its answers show it.

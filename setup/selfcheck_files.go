@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/agent-relay/agent-relay/internal/filesystem"
 )
 
 // configDirectory looks for a directory in which somebody else could put
@@ -61,7 +63,7 @@ func (o *SelfcheckOptions) fileSystem() Check {
 	if o.DataDir == "" {
 		return pass("none is used")
 	}
-	network, known, err := fileSystem(o.DataDir)
+	network, known, err := filesystem.Network(o.DataDir)
 	switch {
 	case err != nil:
 		return fail("make the data directory first", "cannot tell what %s lies on: %v", o.DataDir, err)

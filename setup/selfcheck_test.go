@@ -168,7 +168,7 @@ func TestSelfcheckPort(t *testing.T) {
 	})
 	t.Run("no URL", func(t *testing.T) {
 		o := i.options()
-		o.URL = "http://127.0.0.1:1/path"
+		o.URL = "http://127.0.0.1:1/path?x"
 		expectFailures(t, setup.Selfcheck(t.Context(), o), unchecked("must end after the port"))
 	})
 	for name, handler := range map[string]http.HandlerFunc{

@@ -20,8 +20,17 @@ func (o Options) WithDefaults() Options {
 	if o.MaxAttempts == 0 {
 		o.MaxAttempts = 3
 	}
+	if o.MaxQueued == 0 {
+		o.MaxQueued = DefaultMaxQueued
+	}
+	if o.MaxQueuedBytes == 0 {
+		o.MaxQueuedBytes = DefaultMaxQueuedBytes
+	}
 	if o.Observe == nil {
 		o.Observe = func([]Event) {}
+	}
+	if o.Damaged == nil {
+		o.Damaged = func(Damage) {}
 	}
 	if o.Committed == nil {
 		o.Committed = func(Commit) {}

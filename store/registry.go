@@ -64,6 +64,12 @@ type Agent struct {
 	AllowedTargets []string
 	// MaxQueued bounds its inbox; 0 leaves that to the broker.
 	MaxQueued int64
+	// Waiting is how many messages of its inbox count toward that: those that
+	// are queued and were never handed over, but for receipts; WaitingBytes is
+	// the size of their bodies. One whose time is over counts until that is
+	// recorded.
+	Waiting      int
+	WaitingBytes int64
 	// Keyed says that it was given keys, if only some that are gone: no other
 	// secret is good for it.
 	Keyed bool

@@ -83,7 +83,9 @@ type Inboxes interface {
 	// Enqueue stores a message under the next position of its recipient's
 	// inbox and sets its TS. A message of the same id is looked for first: an
 	// equal one is reported as a duplicate and nothing is stored, any other is
-	// CodeIDConflict. CodeNoSuchAgent if the recipient is not registered.
+	// CodeIDConflict. Then CodeNoSuchAgent if the recipient is not registered,
+	// and CodeQueueFull if with the message more would wait there than
+	// Options.MaxQueued or MaxQueuedBytes allow.
 	Enqueue(ctx context.Context, m agentrelay.Message) (Enqueued, error)
 	// Known tells what Enqueue would say of a message without storing it: that
 	// it is a duplicate, or its error. Without either it would be stored, as
@@ -150,13 +152,26 @@ type Options struct {
 	TTL time.Duration
 	// MaxAttempts is how many failed deliveries a message survives. Default 3.
 	MaxAttempts int
+	// MaxQueued and MaxQueuedBytes bound what may wait in one inbox; see Agent.
+	// Default 10,000 messages and 64 MiB.
+	MaxQueued      int
+	MaxQueuedBytes int64
 	// Observe is called after a commit that changed messages, with all that it
 	// did; see Events. Default: nobody observes.
 	Observe func([]Event)
+	// Damaged is called when something stored turns out to be damaged, once for
+	// each thing. It must not block. Default: nobody is told.
+	Damaged func(Damage)
 	// Committed is called after each commit, also of one that changed no
 	// message. It must not block. Default: nobody is told.
 	Committed func(Commit)
 }
+
+// What may wait in one inbox, unless Options say otherwise.
+const (
+	DefaultMaxQueued      = 10_000
+	DefaultMaxQueuedBytes = 64 << 20
+)
 
 const (
 	// EraseAfter is how long, of monotonic time, a body is kept after its
@@ -176,6 +191,15 @@ const (
 
 // Cancelled is the error of a message that an operator ended.
 const Cancelled = "cancelled"
+
+// Damage is something stored that is not as it was written. A damaged message
+// is never delivered.
+type Damage struct {
+	// ID is that of the message, if it is one.
+	ID string
+	// What says what was found.
+	What string
+}
 
 // Enqueued is the result of Enqueue.
 type Enqueued struct {

@@ -56,6 +56,17 @@ func (a *API) clientAddress(r *http.Request) string {
 	return client.WithZone("").String()
 }
 
+// throughProxy reports whether a request came from a trusted proxy, or from
+// this machine.
+func (a *API) throughProxy(r *http.Request) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	address := peer.Addr().Unmap()
+	return address.IsLoopback() || a.trusts(address)
+}
+
 func (a *API) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(a.options.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }

@@ -65,6 +65,12 @@ func (a *API) checkTarget(r *http.Request) error {
 	if !strings.HasPrefix(r.RequestURI, "/") && !strings.HasPrefix(r.RequestURI, "http") {
 		return badRequest("the request target must be a path")
 	}
+	if a.options.ProxiesOnly && !a.throughProxy(r) {
+		return &agentrelay.Error{
+			Code:    agentrelay.CodeMisdirected,
+			Message: "this broker is to be reached through its proxy; call that, or add this address to trusted_proxies in the broker's config",
+		}
+	}
 	if !a.hosts.ours(r.Host) {
 		return &agentrelay.Error{
 			Code:    agentrelay.CodeMisdirected,
@@ -96,7 +102,7 @@ func (a *API) refused(q *request, address string, err error) error {
 	if !errors.As(err, &e) || e.Code != agentrelay.CodeUnauthenticated && e.Code != agentrelay.CodeUnknownAgent && e.Code != agentrelay.CodeLocked {
 		return err
 	}
-	a.log.Info("request refused", "agent", q.agent, "address", address, "code", e.Code, "reason", e.Reason)
+	a.audit.Info("request refused", "agent", q.agent, "address", address, "code", e.Code, "reason", e.Reason)
 	if a.limits.perAddress.OnLimit(nil, q.Request, httprate.CanonicalizeIP(address)) {
 		a.told.RateLimited(LimitPerAddress)
 		return rateLimited("too many refused requests from this address; check the secret and the clock")
@@ -110,6 +116,7 @@ func (a *API) verify(q *request, b *body, address string) error {
 		Timestamp: q.Header.Get(agentrelay.HeaderTimestamp),
 		Signature: q.Header.Get(agentrelay.HeaderSignature),
 		Address:   address,
+		Prefix:    a.options.PublicPrefix,
 	}
 	if agentrelay.ValidName(given.Agent) {
 		q.agent = given.Agent // for the log, also of what is refused
@@ -121,7 +128,9 @@ func (a *API) verify(q *request, b *body, address string) error {
 	if q.body, err = b.all(q.ContentLength); err != nil {
 		return err
 	}
-	q.caller, err = challenge.Verify(q.Method, q.RequestURI, q.body)
+	if q.caller, err = challenge.Verify(q.Method, q.RequestURI, q.body); err == nil {
+		verified(q.Context())
+	}
 	return err
 }
 

@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	// bodyTimeout is how long a body may take to arrive.
-	bodyTimeout = 30 * time.Second
+	// bodyTimeout is how long a body may take to arrive. With its headers, for
+	// which the server gives 5 s, a request then has 30 s.
+	bodyTimeout = 25 * time.Second
+	// answerTimeout is how long a client may take to read its answer.
+	answerTimeout = 30 * time.Second
 	// eagerBody is how much memory a declared length alone is given.
 	eagerBody = 64 << 10
 	// maxDrain and drainTimeout bound what is read and dropped of a body that
@@ -25,9 +28,10 @@ const (
 
 // body is a request's body before it is read.
 type body struct {
-	from    io.ReadCloser
-	limit   int64
-	control *http.ResponseController
+	from       io.ReadCloser
+	limit      int64
+	control    *http.ResponseController
+	unverified *unverified
 	// read says that nothing of it is left on the connection, or that there
 	// is no use in reading on.
 	read bool
@@ -45,12 +49,17 @@ func (b *body) all(declared int64) ([]byte, error) {
 	if declared > 0 {
 		buffer.Grow(int(min(declared, eagerBody)) + bytes.MinRead)
 	}
-	_, err := buffer.ReadFrom(io.LimitReader(b.from, b.limit+1))
+	arrival := b.unverified.begin(b.from, func() { _ = b.control.SetReadDeadline(time.Now()) })
+	_, err := buffer.ReadFrom(io.LimitReader(arrival, b.limit+1))
+	cut := arrival.end()
 	if int64(buffer.Len()) > b.limit {
 		return nil, b.tooLarge()
 	}
 	if err != nil {
 		b.read = true
+		if cut {
+			return nil, errCutOff
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, badRequest("the body did not arrive within %d s", int(bodyTimeout.Seconds()))
 		}

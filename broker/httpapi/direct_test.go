@@ -65,7 +65,7 @@ func (r *relay) servePipes() *pipes {
 	return p
 }
 
-// A body has 30 s to arrive, as a whole: a byte a second is not enough.
+// A body has 25 s to arrive, as a whole: a byte a second is not enough.
 func TestBodyThatTrickles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRelay(t, setup{})
@@ -94,13 +94,81 @@ func TestBodyThatTrickles(t *testing.T) {
 		}
 		answer{t: t, status: response.StatusCode, header: response.Header, body: string(text)}.
 			wantError(http.StatusBadRequest, agentrelay.CodeBadRequest)
-		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("the answer came after %v, want 30 s", took)
+		if took := time.Since(began); took != 25*time.Second {
+			t.Errorf("the answer came after %v, want 25 s", took)
 		}
 		_ = c.Close()
 		<-trickled
 	})
 }
+
+// A client that does not read its answer is let go; one whose poll waited long
+// has time all the same.
+func TestAnswerThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRelay(t, setup{})
+		r.addr = "localhost"
+		pipes := r.servePipes()
+		patient := pipes.dial()
+		defer patient.Close()
+		if _, err := patient.Write(r.render(call{agent: "ann", target: "/messages?wait=45"})); err != nil {
+			t.Fatal(err)
+		}
+		if response, err := http.ReadResponse(bufio.NewReader(patient), nil); err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("after a long wait: %v", err)
+		}
+		deaf := pipes.dial()
+		defer deaf.Close()
+		if _, err := deaf.Write(r.render(call{agent: "ann", target: "/peers"})); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(answerTime + time.Second) // the bubble's time
+		if _, err := http.ReadResponse(bufio.NewReader(deaf), nil); err == nil {
+			t.Error("an answer is kept for a client that does not read it")
+		}
+	})
+}
+
+// The time for an answer ends with it: what is written for a later request of
+// the connection, such as the word to go on, has its own.
+func TestAnswerTimeEndsWithTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRelay(t, setup{})
+		r.addr = "localhost"
+		c := r.servePipes().dial()
+		defer c.Close()
+		reader := bufio.NewReader(c)
+		say := func(raw []byte) {
+			t.Helper()
+			if _, err := c.Write(raw); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hear := func(status int) {
+			t.Helper()
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			if response.StatusCode != status {
+				t.Errorf("got %d, want %d", response.StatusCode, status)
+			}
+		}
+		say(r.render(call{agent: "ann", target: "/peers"}))
+		hear(http.StatusOK)
+		time.Sleep(answerTime + time.Second) // the bubble's time
+		raw := r.render(call{agent: "ann", method: http.MethodPost, target: "/register", body: `{}`, header: []string{"Expect: 100-continue"}})
+		head, body, _ := strings.Cut(string(raw), "\r\n\r\n")
+		say([]byte(head + "\r\n\r\n"))
+		hear(http.StatusContinue)
+		say([]byte(body))
+		hear(http.StatusOK)
+	})
+}
+
+// answerTime is how long a client may take to read its answer.
+const answerTime = 30 * time.Second
 
 // A body in time is no reason to hurry the next request of its connection, nor
 // to end a wait.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"sync"
+	"time"
 
 	agentrelay "github.com/agent-relay/agent-relay"
 )
@@ -29,6 +31,7 @@ var statuses = map[agentrelay.Code]int{
 	agentrelay.CodeIDConflict:       http.StatusUnprocessableEntity,
 	agentrelay.CodeHookRejected:     http.StatusUnprocessableEntity,
 	agentrelay.CodeRateLimited:      http.StatusTooManyRequests,
+	agentrelay.CodeQueueFull:        http.StatusTooManyRequests,
 	agentrelay.CodeBusy:             http.StatusServiceUnavailable,
 	agentrelay.CodeStorageFull:      http.StatusInsufficientStorage,
 }
@@ -41,13 +44,32 @@ func (a *API) refusal(w http.ResponseWriter, r *http.Request, err error) answer 
 		err = &agentrelay.Error{Code: agentrelay.CodeMethodNotAllowed, Message: method.Error()}
 	}
 	e := agentrelay.Wrap(err)
-	if e.Err != nil {
+	if e.Err != nil && (e.Code != agentrelay.CodeStorageFull || a.fullSaid.now()) {
 		a.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", e.Code, "error", e.Err)
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
 	return answer{status: statuses[e.Code], body: appendError(nil, e)}
+}
+
+// sayEvery is how often at most it is logged that the disk is full.
+const sayEvery = time.Minute
+
+// seldom lets something be said once in a while.
+type seldom struct {
+	mu   sync.Mutex
+	said time.Time
+}
+
+func (s *seldom) now() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.said.IsZero() && time.Since(s.said) < sayEvery {
+		return false
+	}
+	s.said = time.Now()
+	return true
 }
 
 // appendError appends an error answer. The cause is not in it.

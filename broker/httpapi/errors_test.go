@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ var statuses = map[agentrelay.Code]int{
 	"bad_request": 400, "unauthenticated": 401, "unknown_agent": 401, "locked": 403, "forbidden": 403, "origin_refused": 403,
 	"no_such_agent": 404, "no_such_message": 404, "not_found": 404, "method_not_allowed": 405,
 	"not_leased": 409, "lease_mismatch": 409, "body_too_large": 413, "misdirected": 421,
-	"id_conflict": 422, "hook_rejected": 422, "rate_limited": 429, "busy": 503, "storage_full": 507,
+	"id_conflict": 422, "hook_rejected": 422, "rate_limited": 429, "queue_full": 429, "busy": 503, "storage_full": 507,
 }
 
 // Each code has a status, stands in PROTOCOL.md, and reaches a client as the
@@ -176,12 +178,36 @@ func TestErrorTable(t *testing.T) {
 // A disk that is full refuses what is new; the answer is not to be mistaken
 // for a passing fault.
 func TestStorageFull(t *testing.T) {
-	r := newRelay(t, setup{})
+	var log syncBuffer
+	r := newRelay(t, setup{log: slog.NewTextHandler(&log, nil)})
 	ann, ben := r.agent("ann"), r.agent("ben")
 	r.store.set(func(s *spy) {
 		s.failEnqueue = &agentrelay.Error{Code: agentrelay.CodeStorageFull, Message: "the disk is full", Err: errors.New("no space")}
 	})
-	ann.post("/messages", `{"to":"ben"}`).wantError(http.StatusInsufficientStorage, agentrelay.CodeStorageFull)
+	for range 5 {
+		ann.post("/messages", `{"to":"ben"}`).wantError(http.StatusInsufficientStorage, agentrelay.CodeStorageFull)
+	}
+	if n := strings.Count(log.String(), "no space"); n != 1 {
+		t.Errorf("5 refusals within a minute are logged %d times, want once", n)
+	}
 	r.store.set(func(s *spy) { s.failEnqueue = nil })
 	ann.send(ben, "later")
+}
+
+// syncBuffer is a buffer for several at once.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -51,6 +52,7 @@ type setup struct {
 	writeBuffer          int         // of the server's connections
 	uncounted            bool        // no metrics
 	deliver              func(ctx context.Context, connector, timestamp, signature string, body []byte) (string, bool, error)
+	maxQueued            int // in an inbox; default: the store's
 }
 
 // relay is a broker that listens on a port of its own, over its own store.
@@ -134,7 +136,7 @@ func openRelay(t testing.TB, s setup) *relay {
 
 func (r *relay) openStore(s setup, hub *broker.Hub) store.Store {
 	r.t.Helper()
-	o := store.Options{Clock: s.clock, Observe: hub.Observe}
+	o := store.Options{Clock: s.clock, Observe: hub.Observe, MaxQueued: cmp.Or(s.maxQueued, 1<<30), MaxQueuedBytes: 1 << 40}
 	if r.metrics != nil {
 		o.Committed = r.metrics.Committed
 		hub.Follow(r.metrics.Events)

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	agentrelay "github.com/agent-relay/agent-relay"
@@ -58,6 +59,53 @@ func TestForeignRequestsOnEveryRoute(t *testing.T) {
 		typed.header = []string{"Sec-Fetch-Site: none"}
 		if a := r.do(typed); a.status == http.StatusForbidden {
 			t.Errorf("%s %s with Sec-Fetch-Site: none is refused", c.method, c.target)
+		}
+	}
+}
+
+// What a page can send without asking first, a form or a post of text, is not
+// signed and so refused; what it asks first is not allowed; and no answer lets a
+// page read it.
+func TestPagesOnEveryRoute(t *testing.T) {
+	r := newRelay(t, setup{})
+	r.agent("ann")
+	r.agent("ben")
+	readable := func(what string, a answer) {
+		t.Helper()
+		for name := range a.header {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s: the answer has %s", what, name)
+			}
+		}
+	}
+	for _, c := range everyRoute {
+		c.agent = "ann"
+		readable(c.target, r.do(c))
+		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
+			post := call{method: http.MethodPost, target: c.target, body: c.body, unsigned: true, header: []string{"Content-Type: " + kind}}
+			if a := r.do(post); a.status != http.StatusUnauthorized {
+				t.Errorf("%s as %s, unsigned, is %d", c.target, kind, a.status)
+			}
+			// Only the bytes count, so the same is fine when it is signed.
+			post.unsigned, post.agent, post.method = c.unsigned, "ann", c.method
+			if a := r.do(post); a.status == http.StatusUnauthorized && !c.unsigned {
+				t.Errorf("%s as %s, signed, is %d", c.target, kind, a.status)
+			}
+		}
+		asked := call{method: http.MethodOptions, target: c.target, unsigned: true, header: []string{
+			"Origin: https://page.example", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-relay-signature",
+		}}
+		a := r.do(asked)
+		readable("asking for "+c.target, a)
+		if a.status != http.StatusForbidden {
+			t.Errorf("asking for %s is %d", c.target, a.status)
+		}
+		// A page whose name was made to resolve to this machine.
+		for _, host := range []string{"page.example", "page.example:80", "127.0.0.1.page.example", "localhost.page.example", "0", "[::ffff:10.0.0.1]"} {
+			c.host = host
+			if a := r.do(c); a.status != http.StatusMisdirectedRequest {
+				t.Errorf("%s at %s is %d", c.target, host, a.status)
+			}
 		}
 	}
 }

@@ -25,6 +25,12 @@ type Options struct {
 	PublicHosts []string
 	// TrustedProxies may say for whom they ask, in X-Forwarded-For.
 	TrustedProxies []netip.Prefix
+	// ProxiesOnly refuses requests that come neither from a trusted proxy nor
+	// from this machine.
+	ProxiesOnly bool
+	// PublicPrefix is the path that proxies cut off: a signature may be over the
+	// request target with it.
+	PublicPrefix string
 	// MaxBodyBytes bounds a request's body.
 	MaxBodyBytes int64
 	// Lease is the lease of a pull that names none.
@@ -48,10 +54,15 @@ type API struct {
 	options Options
 	broker  *broker.Broker
 	log     *slog.Logger
+	audit   *slog.Logger
 	hosts   hosts
 	limits  limits
 	routes  []route
-	told    Observer
+	// unverified bounds bodies of unknown senders.
+	unverified *unverified
+	told       Observer
+	// fullSaid is when it was logged that the disk is full.
+	fullSaid seldom
 }
 
 // New returns the handler.
@@ -63,10 +74,13 @@ func New(o Options) *API {
 		options: o,
 		broker:  o.Broker,
 		log:     o.Log,
+		audit:   broker.Audit(o.Log),
 		hosts:   newHosts(o.PublicHosts),
 		limits:  newLimits(o.PerAgent, o.PerAddress),
 		routes:  offered(o),
 		told:    o.Observer,
+
+		unverified: newUnverified(maxUnverified),
 	}
 }
 
@@ -114,7 +128,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{Request: r}
 	q.route, q.id, q.noRoute = a.findRoute(r)
-	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w)}
+	body := &body{from: r.Body, limit: a.options.MaxBodyBytes, control: http.NewResponseController(w), unverified: a.unverified}
 	result, err := a.serve(q, body)
 	if gone := r.Context().Err(); gone != nil && (result.sent != nil || errors.Is(err, gone)) {
 		// The client is gone, or it closed its side and may read on: net/http
@@ -147,6 +161,9 @@ func (a *API) write(w http.ResponseWriter, q *request, b *body, result answer) {
 	if signature := q.caller.Sign(result.status, signed); signature != "" {
 		w.Header().Set(agentrelay.HeaderSignature, signature)
 	}
+	// A poll may have waited long; its answer gets its own time, which the server
+	// takes back when it is written.
+	_ = b.control.SetWriteDeadline(time.Now().Add(answerTimeout))
 	writeHeader(w, result)
 	_, err := w.Write(result.body)
 	if err == nil && (unread || result.sent != nil) {

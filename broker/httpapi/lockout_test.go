@@ -199,7 +199,8 @@ func (l *logLines) last(message, name string) (value string) {
 			return value
 		}
 		if line["msg"] == message {
-			value = fmt.Sprint(line[name])
+			audit, _ := line["audit"].(map[string]any)
+			value = fmt.Sprint(audit[name])
 		}
 	}
 }

@@ -108,10 +108,10 @@ func TestLogNamesRefusedAgents(t *testing.T) {
 	r.stop()
 	text := log.String()
 	for _, want := range []string{
-		`"msg":"request refused","agent":"ann","address":"127.0.0.1","code":"unauthenticated","reason":"bad_signature"`,
-		`"msg":"request refused","agent":"ann","address":"127.0.0.1","code":"locked"`,
-		`"msg":"request refused","agent":"ben","address":"127.0.0.1","code":"unauthenticated","reason":"bad_timestamp"`,
-		`"msg":"request refused","agent":"","address":"127.0.0.1","code":"unauthenticated","reason":"bad_agent_name"`,
+		`"msg":"request refused","audit":{"agent":"ann","address":"127.0.0.1","code":"unauthenticated","reason":"bad_signature"`,
+		`"msg":"request refused","audit":{"agent":"ann","address":"127.0.0.1","code":"locked"`,
+		`"msg":"request refused","audit":{"agent":"ben","address":"127.0.0.1","code":"unauthenticated","reason":"bad_timestamp"`,
+		`"msg":"request refused","audit":{"agent":"","address":"127.0.0.1","code":"unauthenticated","reason":"bad_agent_name"`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	agentrelay "github.com/agent-relay/agent-relay"
 )
 
 // waiting is a call whose answer is held.
@@ -229,5 +231,29 @@ func TestLeasesOfAnAnswerThatBreaksOff(t *testing.T) {
 	}
 	if got := ben.post("/v1/pull", ``).messages(); got != 4 {
 		t.Errorf("pulled %d messages, want 4", got)
+	}
+}
+
+// So many calls of one agent may wait, and no more; others are not affected.
+func TestWaitingCallsAreBounded(t *testing.T) {
+	r := newRelay(t, setup{})
+	ann, ben, zoe := r.agent("ann"), r.agent("ben"), r.agent("zoe")
+	var held []waiting
+	for range 63 {
+		held = append(held, r.begin(longPoll("ben"), "Poll"))
+	}
+	pull := r.begin(longPull("ben"), "Lease")
+	r.scrapeUntil("agent_relay_waiting_polls", 64)
+	ben.get("/messages?wait=30").wantError(http.StatusTooManyRequests, agentrelay.CodeRateLimited)
+	ben.post("/v1/pull", `{"waitSeconds":30}`).wantError(http.StatusTooManyRequests, agentrelay.CodeRateLimited)
+	ben.get("/messages?wait=0").want(http.StatusOK, nil)
+	other := r.begin(longPoll("zoe"), "Poll")
+	ann.send(zoe, "to-zoe")
+	other.answer().want(http.StatusOK, nil)
+	ann.send(ben, "to-ben")
+	pull.answer().want(http.StatusOK, nil)
+	ben.get("/messages?wait=0.01").want(http.StatusOK, nil)
+	for _, w := range held {
+		_ = w.Close()
 	}
 }

@@ -15,6 +15,7 @@ type messageCounters struct {
 	failedCancelled                   prometheus.Counter
 	expired, requeued                 prometheus.Counter
 	duplicate, conflict               prometheus.Counter
+	damaged                           prometheus.Counter
 }
 
 func newMessageCounters(r registrar) messageCounters {
@@ -34,6 +35,7 @@ func newMessageCounters(r registrar) messageCounters {
 		expired:            one("messages_expired_total", "Messages whose time was over."),
 		requeued:           one("messages_requeued_total", "Messages that were queued again."),
 		duplicate:          one("messages_duplicate_total", "Messages that were sent again, and not stored."),
+		damaged:            one("store_damaged_total", "Things in the store that were found to be damaged."),
 		conflict:           one("messages_conflict_total", "Messages refused because their id was that of another."),
 	}
 }
@@ -44,6 +46,9 @@ func (m *Metrics) Events(events []store.Event) {
 		m.messages.count(&events[i])
 	}
 }
+
+// Damaged counts what the store found to be damaged.
+func (m *Metrics) Damaged(store.Damage) { m.messages.damaged.Inc() }
 
 func (c *messageCounters) count(e *store.Event) {
 	switch e.Kind {

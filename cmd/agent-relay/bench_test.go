@@ -14,6 +14,7 @@ import (
 
 	agentrelay "github.com/agent-relay/agent-relay"
 	"github.com/agent-relay/agent-relay/client"
+	"github.com/agent-relay/agent-relay/store"
 	"github.com/agent-relay/agent-relay/store/sqlite"
 )
 
@@ -26,7 +27,7 @@ func BenchmarkProcess(b *testing.B) {
 	}
 	for _, stored := range []int{0, 1_000_000} {
 		b.Run(fmt.Sprintf("stored=%d", stored), func(b *testing.B) {
-			config := testConfig(b, "rate_limit: {per_agent: 10000000, per_address: 120}\n")
+			config := testConfig(b, "rate_limit: {per_agent: 10000000, per_address: 120}\nmax_queued: 100000000\nmax_queued_bytes: 2147483647\n")
 			fillStore(b, filepath.Join(filepath.Dir(config), "data"), stored)
 			for b.Loop() {
 				began := time.Now()
@@ -47,7 +48,7 @@ func BenchmarkProcess(b *testing.B) {
 func fillStore(b *testing.B, dir string, n int) {
 	b.Helper()
 	ctx := context.Background()
-	s, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
+	s, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{MaxQueued: 1 << 30, MaxQueuedBytes: 1 << 40}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 // clientFlags are what every command has that calls the broker. There is no
 // flag for the secret: other users can read a command line.
 type clientFlags struct {
-	agent, url, config string
-	allowUnsigned      bool
+	agent, url, config, caFile string
+	allowUnsigned              bool
 }
 
 // maxSecretBytes is the largest secret file that is read.
@@ -36,6 +36,7 @@ func addClientFlags(cmd *cobra.Command) *clientFlags {
 	f := &clientFlags{}
 	cmd.Flags().StringVar(&f.agent, "agent", "", "call as this agent (default $AGENT_RELAY_AGENT)")
 	cmd.Flags().StringVar(&f.url, "url", "", "the broker's address (default $AGENT_RELAY_URL, else that of the config, else "+client.DefaultURL+")")
+	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "trust the certificates in this file (default $AGENT_RELAY_CA_FILE, else that of the config, else the system's)")
 	cmd.Flags().StringVar(&f.config, "config", "", "the broker's config file (default $AGENT_RELAY_CONFIG, else the user's own)")
 	cmd.Flags().BoolVar(&f.allowUnsigned, "allow-unsigned", false, "trust answers that are not signed, as those of older brokers")
 	addJSONFlag(cmd)
@@ -69,6 +70,7 @@ func (a *app) newClient(f *clientFlags) (*client.Client, error) {
 		URL:       firstOf(f.url, a.env("AGENT_RELAY_URL")),
 		Agent:     firstOf(f.agent, a.env("AGENT_RELAY_AGENT")),
 		UserAgent: "agent-relay/" + a.version,
+		CAFile:    firstOf(f.caFile, a.env("AGENT_RELAY_CA_FILE")),
 
 		AllowUnsigned: f.allowUnsigned,
 	}
@@ -165,7 +167,7 @@ func (a *app) fromConfig(flag string, o *client.Options) error {
 		o.Secret = string(c.Secret)
 	}
 	if o.URL == "" {
-		o.URL = c.baseURL()
+		o.URL, o.CAFile = c.baseURL(), firstOf(o.CAFile, c.CAFile)
 		if u, err := url.Parse(o.URL); err == nil && u.Port() == "0" {
 			return usagef("%s leaves the broker's port open (%s); name its address with --url or AGENT_RELAY_URL", path, c.Listen)
 		}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/agent-relay/agent-relay/store"
 )
 
 // maxConfigBytes is the largest config file that is read.
@@ -23,6 +25,14 @@ type config struct {
 	Listen string
 	// PublicHosts are further host names under which clients may call.
 	PublicHosts []string
+	// TLS is how the broker speaks to other machines by itself, BehindProxy
+	// that a proxy does it. PublicPrefix is the path that the proxy cuts off.
+	TLS          tlsConfig
+	BehindProxy  bool
+	PublicPrefix string
+	// CAFile holds the certificates that the client commands trust, in place of
+	// the system's; absolute or empty.
+	CAFile string
 	// DataDir is absolute. It is not used with storageMemory.
 	DataDir string
 	Storage string
@@ -40,6 +50,11 @@ type config struct {
 	Lease        time.Duration
 	MaxAttempts  int
 	MaxBodyBytes int64
+	// MaxConnections bounds those that are open at a time.
+	MaxConnections int
+	// MaxQueued and MaxQueuedBytes bound what may wait for one agent.
+	MaxQueued      int
+	MaxQueuedBytes int64
 	// Heartbeat is how long after its last request an agent counts as online.
 	Heartbeat      time.Duration
 	RateLimit      rateLimitConfig
@@ -108,11 +123,16 @@ func defaultConfig() *config {
 		Lease:        10 * time.Minute,
 		MaxAttempts:  3,
 		MaxBodyBytes: 1 << 20,
-		Heartbeat:    90 * time.Second,
-		RateLimit:    rateLimitConfig{PerAgent: 60000, PerAddress: 120},
-		Lockout:      lockoutConfig{Failures: 5, Duration: 5 * time.Minute},
-		Hooks:        hooksConfig{Timeout: 5 * time.Second, MaxConcurrent: 4, PreMessage: hooksAdvisory},
-		lines:        map[string]int{},
+		MaxQueued:    store.DefaultMaxQueued,
+
+		MaxConnections: 1024,
+
+		MaxQueuedBytes: store.DefaultMaxQueuedBytes,
+		Heartbeat:      90 * time.Second,
+		RateLimit:      rateLimitConfig{PerAgent: 60000, PerAddress: 120},
+		Lockout:        lockoutConfig{Failures: 5, Duration: 5 * time.Minute},
+		Hooks:          hooksConfig{Timeout: 5 * time.Second, MaxConcurrent: 4, PreMessage: hooksAdvisory},
+		lines:          map[string]int{},
 	}
 }
 
@@ -198,11 +218,19 @@ func configPath(flag string, env func(string) string) (string, error) {
 }
 
 // baseURL is where clients on this machine reach the broker. A wildcard
-// address is reached through the loopback of its family.
+// address is reached through the loopback of its family; with TLS, the first
+// of the public hosts is called.
 func (c *config) baseURL() string {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return "http://" + c.Listen // not reached: Listen was validated
+	}
+	scheme := "http://"
+	if c.TLS.used() {
+		scheme = "https://"
+		if len(c.PublicHosts) > 0 { // a certificate names hosts
+			return scheme + net.JoinHostPort(c.PublicHosts[0], port)
+		}
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
@@ -210,7 +238,7 @@ func (c *config) baseURL() string {
 			host = "::1"
 		}
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return scheme + net.JoinHostPort(host, port)
 }
 
 // noConfigError is the path at which there is no config. It is fs.ErrNotExist.

@@ -42,6 +42,13 @@ var fixedKeys = []struct {
 	{"control_socket", func(c *config) any { return c.ControlSocket }},
 	{"trusted_proxies", func(c *config) any { return c.TrustedProxies }},
 	{"metrics", func(c *config) any { return c.Metrics }},
+	{"tls", func(c *config) any { return c.TLS }},
+	{"behind_proxy", func(c *config) any { return c.BehindProxy }},
+	{"public_prefix", func(c *config) any { return c.PublicPrefix }},
+	{"ca_file", func(c *config) any { return c.CAFile }},
+	{"max_connections", func(c *config) any { return c.MaxConnections }},
+	{"max_queued", func(c *config) any { return c.MaxQueued }},
+	{"max_queued_bytes", func(c *config) any { return c.MaxQueuedBytes }},
 }
 
 // needsRestart lists the keys that next sets otherwise than c, and that count

@@ -56,6 +56,14 @@ func TestReloadedKeys(t *testing.T) {
 		"control_socket":  func(c *config) { c.ControlSocket = socketOff },
 		"trusted_proxies": func(c *config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("::/0")} },
 		"metrics":         func(c *config) { c.Metrics = new(false) },
+		"tls":             func(c *config) { c.TLS.CertFile = "/c" },
+		"behind_proxy":    func(c *config) { c.BehindProxy = true },
+		"public_prefix":   func(c *config) { c.PublicPrefix = "/r" },
+		"ca_file":         func(c *config) { c.CAFile = "/ca" },
+		"max_connections": func(c *config) { c.MaxConnections = 77 },
+		"max_queued":      func(c *config) { c.MaxQueued = 7 },
+
+		"max_queued_bytes": func(c *config) { c.MaxQueuedBytes = 7 },
 	}
 	reloadable := []string{"agents", "require_agent_keys", "require_single_use", "heartbeat", "lockout"}
 	if got := defaultConfig().needsRestart(defaultConfig()); got != nil {

@@ -46,6 +46,8 @@ func loadTestConfig(t *testing.T, content string) (*config, error) {
 	return loadConfig(writeTestConfig(t, content), variables("HOME", "/home/x", "LocalAppData", `C:\x`))
 }
 
+const behindProxy = secretLine + "public_hosts: [a]\ntrusted_proxies: [127.0.0.1]\nbehind_proxy: true\n"
+
 var ignoreLines = cmpopts.IgnoreUnexported(config{})
 
 func comparePrefixes(a, b netip.Prefix) bool { return a == b }
@@ -64,7 +66,7 @@ func TestConfigDefaults(t *testing.T) {
 		"keys left empty":    secretLine + "metrics:\nlisten:\nrate_limit:\nagents:\n# none\nlockout: {failures: }\ndata_dir: ''\n",
 		"tab after a value":  strings.TrimSpace(secretLine) + "\t# x\n",
 		"no final newline":   strings.TrimSpace(secretLine),
-		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\nrequire_agent_keys: false\nhooks: {timeout: 5s, max_concurrent: 4, pre_message: advisory}\ncontrol_socket: ''\n",
+		"defaults spelt out": secretLine + "listen: 127.0.0.1:19121\nstorage: sqlite\nmessage_ttl: 168h\nlease: 10m\nmax_attempts: 3\nmax_body_bytes: 1048576\nmax_connections: 1024\nmax_queued: 10000\nmax_queued_bytes: 67108864\nheartbeat: 90s\nrate_limit: {per_agent: 60000, per_address: 120}\nlockout: {failures: 5, duration: 5m}\nrequire_single_use: false\nrequire_agent_keys: false\nhooks: {timeout: 5s, max_concurrent: 4, pre_message: advisory}\ncontrol_socket: ''\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := loadTestConfig(t, content)
@@ -73,7 +75,7 @@ func TestConfigDefaults(t *testing.T) {
 			}
 			want := &config{
 				Listen: "127.0.0.1:19121", Storage: "sqlite", DataDir: got.DataDir, Secret: got.Secret,
-				MessageTTL: 168 * time.Hour, Lease: 10 * time.Minute, MaxAttempts: 3, MaxBodyBytes: 1048576, Heartbeat: 90 * time.Second,
+				MessageTTL: 168 * time.Hour, Lease: 10 * time.Minute, MaxAttempts: 3, MaxBodyBytes: 1048576, MaxConnections: 1024, MaxQueued: 10000, MaxQueuedBytes: 64 << 20, Heartbeat: 90 * time.Second,
 				RateLimit: rateLimitConfig{60000, 120}, Lockout: lockoutConfig{5, 5 * time.Minute},
 				Hooks: hooksConfig{Timeout: 5 * time.Second, MaxConcurrent: 4, PreMessage: "advisory"},
 			}
@@ -102,6 +104,13 @@ message_ttl: 1h30m
 lease: 1s
 max_attempts: 1
 max_body_bytes: 0x400
+tls: {cert_file: /c, key_file: /k}
+behind_proxy: true
+public_prefix: /a/b
+ca_file: /ca
+max_connections: 16
+max_queued: 1
+max_queued_bytes: 1024
 heartbeat: 24h
 rate_limit:
   per_agent: 1
@@ -134,7 +143,7 @@ control_socket: off
 	}
 	want := &config{
 		Listen: "[::1]:0", PublicHosts: []string{"relay.example.org", "10.0.0.5", "fe80::1", "under_score"}, DataDir: dir, Storage: "memory",
-		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, RequireAgentKeys: true, Hooks: hooksConfig{filepath.Join(dir, "hooks.d"), "off", 100 * time.Millisecond, 64, "enforce"}, ControlSocket: "off", MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024,
+		Secret: "ünïcode-ünïcode-ünïcode-ünïcode-", RequireSingleUse: true, RequireAgentKeys: true, Hooks: hooksConfig{filepath.Join(dir, "hooks.d"), "off", 100 * time.Millisecond, 64, "enforce"}, ControlSocket: "off", MessageTTL: 90 * time.Minute, Lease: time.Second, MaxAttempts: 1, MaxBodyBytes: 1024, MaxConnections: 16, TLS: tlsConfig{"/c", "/k"}, BehindProxy: true, PublicPrefix: "/a/b", CAFile: "/ca", MaxQueued: 1, MaxQueuedBytes: 1024,
 		Heartbeat: 24 * time.Hour, RateLimit: rateLimitConfig{1, 2}, Lockout: lockoutConfig{7, time.Minute},
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.1.2.3/32"), netip.MustParsePrefix("10.0.0.0/8"),
@@ -200,7 +209,7 @@ func TestConfigProblems(t *testing.T) {
 		{"secret with a newline", "secret: |\n  " + testSecret + "\n", "FILE:1: secret: must not hold spaces"},
 		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list or an object"},
 		{"secret as a list", "secret: [a]\n", "FILE:1: secret: must be text, not a list"},
-		{"unknown key", secretLine + "lisen: a\n", "FILE:2: lisen: there is no such key; the keys here are agents, connectors, control_socket, data_dir, heartbeat, "},
+		{"unknown key", secretLine + "lisen: a\n", "FILE:2: lisen: there is no such key; the keys here are agents, behind_proxy, ca_file, connectors, control_socket, data_dir, heartbeat, "},
 		{"wrong case", secretLine + "Listen: 127.0.0.1:1\n", "FILE:2: Listen: there is no such key"},
 		{"unknown key below", secretLine + "lockout:\n  failure: 1\n", "FILE:3: lockout.failure: there is no such key; the keys here are duration, failures"},
 		{"unknown key of an agent", secretLine + "agents:\n  a: {targets: [b]}\n", "FILE:3: agents.a.targets: there is no such key; the keys here are allowed_targets"},
@@ -247,6 +256,21 @@ func TestConfigProblems(t *testing.T) {
 		{"true attempts", secretLine + "max_attempts: true\n", "FILE:2: max_attempts: must be a whole number"},
 		{"small bodies", secretLine + "max_body_bytes: 1023\n", "FILE:2: max_body_bytes: must be from 1024 to 67108864"},
 		{"large bodies", secretLine + "max_body_bytes: 67108865\n", "FILE:2: max_body_bytes: must be from 1024 to 67108864"},
+		{"a certificate without a key", secretLine + "tls: {cert_file: /c}\n", "FILE:2: tls: has a cert_file and no key_file"},
+		{"a key without a certificate", secretLine + "tls: {key_file: /c}\n", "FILE:2: tls: has a key_file and no cert_file"},
+		{"a certificate somewhere", secretLine + "tls:\n  cert_file: c\n  key_file: /k\n", "FILE:3: tls.cert_file: must be an absolute path"},
+		{"a key somewhere", secretLine + "tls:\n  cert_file: /c\n  key_file: k\n", "FILE:4: tls.key_file: must be an absolute path"},
+		{"authorities somewhere", secretLine + "ca_file: ~/ca\n", "FILE:2: ca_file: must be an absolute path"},
+		{"a proxy that nobody trusts", secretLine + "public_hosts: [a]\nbehind_proxy: true\n", "FILE:3: behind_proxy: needs trusted_proxies"},
+		{"a proxy without a name", secretLine + "trusted_proxies: [127.0.0.1]\nbehind_proxy: true\n", "FILE:3: behind_proxy: needs public_hosts"},
+		{"a prefix that ends with a slash", behindProxy + "public_prefix: /a/\n", "FILE:5: public_prefix: must be a path such as /relay"},
+		{"a prefix that begins with none", behindProxy + "public_prefix: a\n", "FILE:5: public_prefix: must be a path such as /relay"},
+		{"a prefix with a query", behindProxy + "public_prefix: /a?b\n", "FILE:5: public_prefix: must be a path such as /relay"},
+		{"a prefix without a proxy", secretLine + "public_prefix: /a\n", "FILE:2: public_prefix: needs behind_proxy: true"},
+		{"few connections", secretLine + "max_connections: 15\n", "FILE:2: max_connections: must be from 16 to 1000000"},
+		{"no queue", secretLine + "max_queued: 0\n", "FILE:2: max_queued: must be from 1 to 100000000"},
+		{"no bytes in the queue", secretLine + "max_queued_bytes: 1023\nmax_body_bytes: 1024\n", "FILE:2: max_queued_bytes: must be from 1024 to 2147483647"},
+		{"a queue smaller than a message", secretLine + "max_queued_bytes: 1048575\n", "FILE:2: max_queued_bytes: must not be less than max_body_bytes"},
 		{"no rate", secretLine + "rate_limit: {per_agent: 0}\n", "FILE:2: rate_limit.per_agent: must be from 1 to "},
 		{"no rate of refusals", secretLine + "rate_limit:\n  per_address: 0\n", "FILE:3: rate_limit.per_address: must be from 1 to "},
 		{"rate limit as a number", secretLine + "rate_limit: 5\n", "FILE:2: rate_limit: write keys and values here"},

@@ -40,6 +40,10 @@ const (
 	minBodyBytes = 1 << 10
 	maxBodyBytes = 64 << 20
 
+	maxConnectionsLimit = 1_000_000
+	maxQueuedLimit      = 100_000_000
+	maxQueuedBytes      = 1<<31 - 1
+
 	maxAttemptsLimit = 1000
 	maxRate          = 100_000_000
 	maxFailures      = 1000
@@ -72,6 +76,7 @@ func (c *config) validate(already []problem) []problem {
 	v.hooks()
 	v.connectors()
 	v.control()
+	v.exposure()
 	return v.found
 }
 
@@ -161,6 +166,12 @@ func (v *validation) limits() {
 	v.duration("lockout.duration", c.Lockout.Duration, minLockout, maxLockout)
 	v.number("max_attempts", int64(c.MaxAttempts), 1, maxAttemptsLimit)
 	v.number("max_body_bytes", c.MaxBodyBytes, minBodyBytes, maxBodyBytes)
+	v.number("max_connections", int64(c.MaxConnections), 16, maxConnectionsLimit)
+	v.number("max_queued", int64(c.MaxQueued), 1, maxQueuedLimit)
+	v.number("max_queued_bytes", c.MaxQueuedBytes, minBodyBytes, maxQueuedBytes)
+	if c.MaxQueuedBytes >= minBodyBytes && c.MaxQueuedBytes < min(c.MaxBodyBytes, maxBodyBytes) {
+		v.add("max_queued_bytes", "must not be less than max_body_bytes, or a message could be too large for every inbox")
+	}
 	v.number("rate_limit.per_agent", int64(c.RateLimit.PerAgent), 1, maxRate)
 	v.number("rate_limit.per_address", int64(c.RateLimit.PerAddress), 1, maxRate)
 	v.number("lockout.failures", int64(c.Lockout.Failures), 1, maxFailures)

@@ -40,7 +40,7 @@ func TestExitStatusOfEveryCode(t *testing.T) {
 	want := map[agentrelay.Code]int{
 		"bad_request": 65, "unauthenticated": 77, "unknown_agent": 77, "locked": 77, "forbidden": 77, "origin_refused": 77, "no_such_agent": 65, "no_such_message": 65,
 		"not_found": 65, "method_not_allowed": 1, "not_leased": 1, "lease_mismatch": 1, "body_too_large": 65, "misdirected": 1, "id_conflict": 65, "hook_rejected": 65,
-		"rate_limited": 75, "busy": 75, "storage_full": 75,
+		"rate_limited": 75, "queue_full": 75, "busy": 75, "storage_full": 75,
 	}
 	for _, code := range agentrelay.Codes() {
 		status, ok := want[code]

@@ -76,6 +76,7 @@ Exit status: 0 done, 64 wrong usage, 65 the broker cannot use what was sent,
 		a.requeueCommand(),
 		a.cancelCommand(),
 		a.reloadCommand(),
+		a.storeCommand(),
 		a.versionCommand(),
 	)
 	adoptCommands(root)
@@ -108,8 +109,8 @@ func adoptCommands(root *cobra.Command) {
 	}
 }
 
-// completeFiles completes names of files for --config, and nowhere else: no
-// argument names a file.
+// completeFiles completes names of files for --config, and nowhere else but
+// where a command says so itself.
 func completeFiles(cmd *cobra.Command) {
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	if cmd.Flags().Lookup("config") != nil {

@@ -18,7 +18,7 @@ func (c *config) showsMetrics(addr net.Addr) bool {
 	if c.Metrics != nil {
 		return *c.Metrics
 	}
-	return isLoopback(addr)
+	return isLoopback(addr) && !c.BehindProxy
 }
 
 func isLoopback(addr net.Addr) bool {
@@ -29,9 +29,11 @@ func isLoopback(addr net.Addr) bool {
 // observers are who is told what happens. Without metrics, these are those who
 // wait for messages, and the hooks.
 type observers struct {
-	hub    *broker.Hub
-	broker broker.Observer
-	http   httpapi.Observer
+	hub     *broker.Hub
+	broker  broker.Observer
+	http    httpapi.Observer
+	damage  *broker.Damage
+	damages []func(store.Damage)
 	// committed and metrics are nil without metrics.
 	committed func(store.Commit)
 	metrics   func(context.Context) ([]byte, error)
@@ -39,7 +41,8 @@ type observers struct {
 
 // newObservers makes them for p, whose broker need not be there yet.
 func (p *process) newObservers(c *config, version string) *observers {
-	o := &observers{hub: broker.NewHub()}
+	o := &observers{hub: broker.NewHub(), damage: broker.NewDamage(p.log)}
+	o.damages = append(o.damages, o.damage.Observe)
 	if c.showsMetrics(p.listener.Addr()) {
 		m := metrics.New(metrics.Options{
 			Version: version, Log: p.log,
@@ -54,6 +57,14 @@ func (p *process) newObservers(c *config, version string) *observers {
 		})
 		o.broker, o.http, o.committed, o.metrics = m, m, m.Committed, m.Text
 		o.hub.Follow(m.Events)
+		o.damages = append(o.damages, m.Damaged)
 	}
 	return o
+}
+
+// damaged tells all of them what the store found.
+func (o *observers) damaged(d store.Damage) {
+	for _, tell := range o.damages {
+		tell(d)
+	}
 }

@@ -19,21 +19,27 @@ func TestProcessShowsMetrics(t *testing.T) {
 	for _, test := range []struct {
 		listen  string
 		metrics *bool
+		proxied bool
 		status  int
 	}{
-		{"127.0.0.1:0", nil, http.StatusOK},
-		{"127.0.0.1:0", new(true), http.StatusOK},
-		{"127.0.0.1:0", new(false), http.StatusUnauthorized},
-		{"localhost:0", nil, http.StatusOK},
-		{"0.0.0.0:0", nil, http.StatusUnauthorized},
-		{"0.0.0.0:0", new(true), http.StatusOK},
-		{"0.0.0.0:0", new(false), http.StatusUnauthorized},
+		{"127.0.0.1:0", nil, false, http.StatusOK},
+		{"127.0.0.1:0", new(true), false, http.StatusOK},
+		{"127.0.0.1:0", new(false), false, http.StatusUnauthorized},
+		{"localhost:0", nil, false, http.StatusOK},
+		{"127.0.0.1:0", nil, true, http.StatusUnauthorized},
+		{"127.0.0.1:0", new(true), true, http.StatusOK},
+		{"0.0.0.0:0", nil, false, http.StatusUnauthorized},
+		{"0.0.0.0:0", new(true), false, http.StatusOK},
+		{"0.0.0.0:0", new(false), false, http.StatusUnauthorized},
 	} {
 		c := processConfig(t)
-		c.Listen, c.Metrics = test.listen, test.metrics
+		c.Listen, c.Metrics, c.BehindProxy = test.listen, test.metrics, test.proxied
+		c.TLS = writeCertificate(t, t.TempDir(), 1)
 		p := openTestProcess(t, c, io.Discard)
 		answer := httptest.NewRecorder()
-		p.http.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
+		q := httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil)
+		q.RemoteAddr = "127.0.0.1:9"
+		p.http.Handler.ServeHTTP(answer, q)
 		if answer.Code != test.status {
 			t.Errorf("%s, metrics: %v: got %d, want %d", test.listen, test.metrics, answer.Code, test.status)
 		}

@@ -28,10 +28,10 @@ const (
 	endTimeout   = 10 * time.Second
 	drainTimeout = 7 * time.Second
 
-	readHeaderTimeout = 10 * time.Second
+	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
 	// maxHeaderBytes is far more than a request of the protocol has.
-	maxHeaderBytes = 64 << 10
+	maxHeaderBytes = 16 << 10
 )
 
 // process is a broker with everything it stands on and everything that stands
@@ -83,7 +83,6 @@ func (p *process) warn(c *config) {
 	if isLoopback(p.listener.Addr()) {
 		return
 	}
-	p.log.Warn("other machines may reach this address; requests are signed but not encrypted, so put a proxy with TLS before it")
 	if len(c.PublicHosts) == 0 {
 		p.log.Warn("requests from other machines will be refused; add the names and addresses they call to public_hosts")
 	}
@@ -93,6 +92,14 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	if p.listener, err = listen(ctx, c); err != nil {
 		return err
 	}
+	if err := c.checkExposure(p.listener.Addr()); err != nil {
+		return err
+	}
+	secured, err := c.secure(p.listener, p.log)
+	if err != nil {
+		return err
+	}
+	p.listener = secured
 	dir := c.DataDir
 	if c.Storage == storageMemory {
 		if dir, err = os.MkdirTemp("", "agent-relay-*"); err != nil {
@@ -111,17 +118,20 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	p.boundaries.Channels(bridge.Channel(connectors))
 	told := p.newObservers(c, a.version)
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: dir, Options: store.Options{
-		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, Observe: told.hub.Observe, Committed: told.committed,
+		TTL: c.MessageTTL, MaxAttempts: c.MaxAttempts, MaxQueued: c.MaxQueued, MaxQueuedBytes: c.MaxQueuedBytes, Observe: told.hub.Observe, Committed: told.committed, Damaged: told.damaged,
 	}})
 	if err != nil {
 		return fmt.Errorf("%w (data_dir in %s)", err, c.file)
 	}
 	p.store = opened
+	if opened.Recovered() {
+		broker.Audit(p.log).Warn("the broker had not ended well; what was accepted is kept, and the store is being checked", "data_dir", dir)
+	}
 	if err := p.openHookSocket(a, c, dir); err != nil {
 		return err
 	}
 	p.broker, err = broker.Open(ctx, broker.Options{
-		Store: p.store, Hub: told.hub, Boundaries: p.boundaries, Secret: string(c.Secret), RequireAgentKeys: c.RequireAgentKeys,
+		Store: p.store, Hub: told.hub, Damage: told.damage, Boundaries: p.boundaries, Secret: string(c.Secret), RequireAgentKeys: c.RequireAgentKeys,
 		Reserved:         bridge.Names(connectors),
 		RequireSingleUse: c.RequireSingleUse, AllowedTargets: c.allowedTargets(),
 		Heartbeat: c.Heartbeat, TTL: c.MessageTTL,
@@ -137,10 +147,12 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 	if err := p.openControlSocket(a, c, dir); err != nil {
 		return err
 	}
+	connections := httpapi.NewConnections(min(c.MaxConnections, descriptorsLeft()))
 	p.http = &http.Server{
 		Handler: httpapi.New(httpapi.Options{
 			Broker: p.broker, Version: a.version, Storage: c.Storage, Log: p.log,
 			PublicHosts: c.PublicHosts, TrustedProxies: c.TrustedProxies,
+			PublicPrefix: c.PublicPrefix, ProxiesOnly: c.BehindProxy,
 			MaxBodyBytes: c.MaxBodyBytes, Lease: c.Lease,
 			PerAgent: c.RateLimit.PerAgent, PerAddress: c.RateLimit.PerAddress,
 			Observer: told.http, Metrics: told.metrics, Deliver: p.deliver(connectors),
@@ -150,6 +162,8 @@ func (p *process) open(ctx context.Context, a *app, c *config) (err error) {
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
+		ConnState:                    connections.State,
+		ConnContext:                  connections.Context,
 		ErrorLog:                     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	p.log.Info("listening", "addr", p.listener.Addr().String(), "version", a.version,

@@ -133,18 +133,18 @@ func TestServeInterruptedAtTheStart(t *testing.T) {
 }
 
 func TestProcessWarnsBeyondThisMachine(t *testing.T) {
-	const plain, refused = "not encrypted", "add the names and addresses they call to public_hosts"
+	const refused = "add the names and addresses they call to public_hosts"
 	for _, test := range []struct {
 		listen string
 		public []string
 		want   []string
 	}{
 		{"127.0.0.1:0", nil, nil},
-		{"0.0.0.0:0", nil, []string{plain, refused}},
-		{"0.0.0.0:0", []string{"relay.example.org"}, []string{plain}},
+		{"0.0.0.0:0", nil, []string{refused}},
+		{"0.0.0.0:0", []string{"relay.example.org"}, nil},
 	} {
 		c := processConfig(t)
-		c.Listen, c.PublicHosts = test.listen, test.public
+		c.Listen, c.PublicHosts, c.TLS = test.listen, test.public, writeCertificate(t, t.TempDir(), 1)
 		var log strings.Builder
 		p := openTestProcess(t, c, &log)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -24,7 +24,7 @@ func (a *app) setupCommand() *cobra.Command {
 			return &exitError{status: exitUsage}
 		},
 	}
-	cmd.AddCommand(a.setupInitCommand(), a.setupStartCommand(), a.setupSelfcheckCommand())
+	cmd.AddCommand(a.setupInitCommand(), a.setupStartCommand(), a.setupSelfcheckCommand(), a.setupSystemdCommand())
 	return cmd
 }
 
@@ -190,6 +190,7 @@ func (a *app) selfcheckOptions(path, url string) setup.SelfcheckOptions {
 		return o
 	}
 	o.Secret, o.RequireAgentKeys = string(c.Secret), c.RequireAgentKeys
+	o.CAFile = firstOf(a.env("AGENT_RELAY_CA_FILE"), c.CAFile)
 	if o.URL = url; o.URL == "" {
 		o.URL = c.baseURL()
 	}

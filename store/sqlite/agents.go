@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	agentColumns = `SELECT name, last_seen, description, allowed_targets, max_queued, keyed FROM agents `
+	agentColumns = `SELECT name, last_seen, description, allowed_targets, max_queued, keyed, waiting, waiting_bytes FROM agents `
 	agentQuery   = agentColumns + `WHERE name = ? AND registered_at IS NOT NULL`
 	agentsQuery  = agentColumns + `WHERE registered_at IS NOT NULL ORDER BY name`
 
@@ -184,7 +184,7 @@ func scanAgent(rows *sql.Rows) (a store.Agent, err error) {
 	var seen int64
 	var targets sql.NullString
 	var most sql.NullInt64
-	if err := rows.Scan(&a.Name, &seen, &a.Description, &targets, &most, &a.Keyed); err != nil {
+	if err := rows.Scan(&a.Name, &seen, &a.Description, &targets, &most, &a.Keyed, &a.Waiting, &a.WaitingBytes); err != nil {
 		return a, err
 	}
 	a.LastSeen, a.MaxQueued = timeOf(seen), most.Int64

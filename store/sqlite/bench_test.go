@@ -16,7 +16,7 @@ import (
 
 func openBench(b *testing.B, dir string) *Store {
 	b.Helper()
-	s, err := Open(context.Background(), Options{Dir: dir})
+	s, err := Open(context.Background(), Options{Dir: dir, Options: roomy})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -34,6 +34,9 @@ func benchMessage(id string) agentrelay.Message {
 		Body: []byte(`{"text":"hello, how are you today?"}`),
 	}
 }
+
+// roomy has a quota that no benchmark reaches.
+var roomy = store.Options{MaxQueued: 1 << 30, MaxQueuedBytes: 1 << 40}
 
 // fill stores n messages for beta, many in one transaction.
 func fill(b *testing.B, s *Store, n int) {
@@ -111,7 +114,7 @@ func filled(b *testing.B, n int) string {
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
-	s, err := Open(context.Background(), Options{Dir: dir})
+	s, err := Open(context.Background(), Options{Dir: dir, Options: roomy})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -175,7 +178,7 @@ func BenchmarkOpen(b *testing.B) {
 			var opening time.Duration
 			for b.Loop() {
 				began := time.Now()
-				s, err := Open(context.Background(), Options{Dir: dir})
+				s, err := Open(context.Background(), Options{Dir: dir, Options: roomy})
 				if err != nil {
 					b.Fatal(err)
 				}

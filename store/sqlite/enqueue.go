@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -25,23 +26,23 @@ func (s *Store) Enqueue(ctx context.Context, m agentrelay.Message) (result store
 // are not.
 func (t *tx) enqueue(m agentrelay.Message, fingerprint []byte) (store.Enqueued, error) {
 	writes := t.writes
-	position, registered, err := t.nextPosition(m.To, true)
+	position, refused, err := t.admit(m)
 	if err != nil {
 		return store.Enqueued{}, err
 	}
-	if registered {
-		inserted, err := t.insert(m, fingerprint, position)
+	if refused == nil {
+		inserted, err := t.insert(m, fingerprint, position, false)
 		if err != nil || inserted {
 			return store.Enqueued{TS: time.UnixMilli(t.wall)}, err
 		}
-		if err := t.exec(`UPDATE agents SET position = position - 1 WHERE name = ?`, m.To); err != nil {
+		if err := t.dismiss(m); err != nil {
 			return store.Enqueued{}, err
 		}
-		t.writes = writes // nothing is left of it
 	}
+	t.writes = writes // nothing is left of it
 	known, err := judge(t.one, m, fingerprint)
 	if err == nil && !known.Duplicate {
-		err = noSuchAgent(m.To)
+		err = refused
 	}
 	return known, err
 }
@@ -53,10 +54,16 @@ func (s *Store) Known(_ context.Context, m agentrelay.Message) (store.Enqueued, 
 	if err != nil || known.Duplicate {
 		return known, translate(err)
 	}
-	var registered bool
-	found, err := s.one(`SELECT registered_at IS NOT NULL FROM agents WHERE name = ?`, []any{m.To}, &registered)
-	if err == nil && !(found && registered) {
+	var waiting, size int64
+	var most sql.NullInt64
+	found, err := s.one(`SELECT waiting, waiting_bytes, max_queued FROM agents WHERE name = ? AND registered_at IS NOT NULL`,
+		[]any{m.To}, &waiting, &size, &most)
+	switch {
+	case err != nil:
+	case !found:
 		err = noSuchAgent(m.To)
+	default:
+		err = checkQuota(s.options, m.To, most, waiting+1, size+int64(len(m.Body)))
 	}
 	return store.Enqueued{}, translate(err)
 }
@@ -82,13 +89,13 @@ func noSuchAgent(name string) error {
 }
 
 // insert stores a message, queued, unless its id is known.
-func (t *tx) insert(m agentrelay.Message, fingerprint []byte, position int64) (inserted bool, err error) {
+func (t *tx) insert(m agentrelay.Message, fingerprint []byte, position int64, notice bool) (inserted bool, err error) {
 	expires := t.wall + millis(t.options.TTL)
 	n, err := t.change(`INSERT INTO messages (id, sender, recipient, ts, type, kind, ack, reply_to, root_id, parent_id,
-			body, fingerprint, status, first_position, position, expires_at, due_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			body, fingerprint, status, first_position, position, expires_at, due_at, notice)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
 		m.ID, m.From, m.To, t.wall, string(m.Type), string(m.Kind), m.Ack, m.ReplyTo, m.RootID, m.ParentID,
-		[]byte(m.Body), fingerprint, position, position, expires, expires)
+		[]byte(m.Body), fingerprint, position, position, expires, expires, notice)
 	if n > 0 {
 		m.TS = time.UnixMilli(t.wall)
 		t.report(store.EventAccepted, &m)
@@ -112,12 +119,12 @@ func (t *tx) receiptWith(r *row, body []byte) (id string, err error) {
 		ID: t.options.NewID(), From: r.To, To: r.From, Type: agentrelay.TypeAck,
 		Kind: agentrelay.KindMessage, Body: body, ReplyTo: r.ID,
 	}
-	position, _, err := t.nextPosition(m.To, false)
+	position, err := t.nextPosition(m.To)
 	if err != nil {
 		return "", err
 	}
 	sum := m.Fingerprint()
-	switch inserted, err := t.insert(m, sum[:], position); {
+	switch inserted, err := t.insert(m, sum[:], position, true); {
 	case err != nil:
 		return "", err
 	case !inserted:
@@ -180,6 +187,9 @@ func (t *tx) end(r *row, status agentrelay.Status, text string) error {
 	}
 	e := t.report(kind, &r.Message)
 	e.GivenUp, e.Cancelled = r.givenUp, r.cancelled
-	return t.exec(`UPDATE messages SET status = ?, error = ?, attempts = ?, lease_id = NULL, ended_leases = ?, due_at = ? WHERE seq = ?`,
-		string(status), text, r.Attempts, string(r.ended), due, r.seq)
+	if err := t.exec(`UPDATE messages SET status = ?, error = ?, attempts = ?, lease_id = NULL, ended_leases = ?, due_at = ? WHERE seq = ?`,
+		string(status), text, r.Attempts, string(r.ended), due, r.seq); err != nil {
+		return err
+	}
+	return t.recount(r)
 }

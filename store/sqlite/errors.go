@@ -5,8 +5,6 @@ import (
 
 	sqlite "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
-
-	agentrelay "github.com/agent-relay/agent-relay"
 )
 
 // primaryCode is SQLite's result code without its extension, 0 for errors
@@ -39,14 +37,20 @@ func endsBatch(err error) bool {
 	return false
 }
 
+// errDamaged is what a damaged file leads to, where SQLite does not say so
+// itself.
+var errDamaged = errors.New("the database is damaged")
+
+// isDamage reports whether an error shows that the file is damaged.
+func isDamage(err error) bool {
+	code := primaryCode(err)
+	return code == codes.SQLITE_CORRUPT || code == codes.SQLITE_NOTADB || errors.Is(err, errDamaged)
+}
+
 // translate makes a driver's error one of the protocol's where there is one.
 func translate(err error) error {
 	if isFull(err) {
-		return &agentrelay.Error{
-			Code:    agentrelay.CodeStorageFull,
-			Message: "the broker's disk is full; nothing was stored; free some space and send again",
-			Err:     err,
-		}
+		return storageFull(err)
 	}
 	return err
 }

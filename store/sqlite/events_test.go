@@ -69,7 +69,7 @@ func TestRolledBackIsNotReported(t *testing.T) {
 			runs++
 			m := messageTo("beta", "half", 10)
 			sum := m.Fingerprint()
-			if _, err := t.insert(m, sum[:], 77); err != nil {
+			if _, err := t.insert(m, sum[:], 77, false); err != nil {
 				return err
 			}
 			return errors.New("after writing")

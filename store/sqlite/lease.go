@@ -20,6 +20,7 @@ const overQuery = withoutBody + `WHERE recipient = ? AND status = 'leased' AND d
 
 // Lease takes messages to work on. Where there are none, nothing is written.
 func (s *Store) Lease(ctx context.Context, q store.LeaseRequest) (leased []store.Leased, err error) {
+	defer s.note(&err)
 	now := s.time.now()
 	var some bool
 	if _, err := s.one(leasableQuery, []any{q.Agent, now.wall, now.steady, now.leaseFloor()}, &some); err != nil || !some {
@@ -41,12 +42,13 @@ func (t *tx) lease(q store.LeaseRequest) ([]store.Leased, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := collect(stmt, q.MaxBytes, q.Agent, 0, t.wall, q.Limit)
+	rows, err := t.writer.store.inbox(stmt, q.Agent, 0, t.wall, q.Limit, q.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	leased := make([]store.Leased, len(rows))
 	until := t.steady + millis(q.For)
+	var w waiting
 	for i, r := range rows {
 		r.Status, r.leaseID, r.dueAt = agentrelay.StatusLeased, t.options.NewID(), until
 		first := r.DeliveredAt.IsZero()
@@ -62,8 +64,9 @@ func (t *tx) lease(q store.LeaseRequest) ([]store.Leased, error) {
 		}
 		leased[i] = store.Leased{Message: r.view(t.instant), First: first}
 		leased[i].LeaseID = r.leaseID
+		w.add(r)
 	}
-	return leased, nil
+	return leased, t.count(q.Agent, w)
 }
 
 // endLeases ends the leases of one inbox that are over.
@@ -108,7 +111,7 @@ func (t *tx) requeue(r *row) error {
 
 // queue puts a message back at the end of its inbox.
 func (t *tx) queue(r *row) error {
-	position, _, err := t.nextPosition(r.To, false)
+	position, err := t.nextPosition(r.To)
 	if err != nil {
 		return err
 	}
@@ -119,9 +122,12 @@ func (t *tx) queue(r *row) error {
 func (t *tx) queueAt(r *row, position int64) error {
 	t.report(store.EventRequeued, &r.Message).Undelivered = r.undelivered
 	r.Status, r.leaseID, r.position, r.stage, r.dueAt = agentrelay.StatusQueued, "", position, stageRetained, r.expiresAt
-	return t.exec(`UPDATE messages SET status = 'queued', position = ?, attempts = ?, error = ?, delivered_at = ?,
+	if err := t.exec(`UPDATE messages SET status = 'queued', position = ?, attempts = ?, error = ?, delivered_at = ?,
 			lease_id = NULL, ended_leases = ?, stage = 0, due_at = expires_at WHERE seq = ?`,
-		position, r.Attempts, r.Error, nullable(r.DeliveredAt), string(r.ended), r.seq)
+		position, r.Attempts, r.Error, nullable(r.DeliveredAt), string(r.ended), r.seq); err != nil {
+		return err
+	}
+	return t.recount(r)
 }
 
 // Settle ends a lease.

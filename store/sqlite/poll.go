@@ -24,7 +24,8 @@ const firstPositionQuery = `SELECT first_position FROM messages
 	WHERE id = ? AND recipient = ? AND stage = 0 AND expires_at > ?`
 
 // Poll reads a page of an inbox.
-func (s *Store) Poll(ctx context.Context, q store.PollQuery) (store.Page, error) {
+func (s *Store) Poll(ctx context.Context, q store.PollQuery) (_ store.Page, err error) {
+	defer s.note(&err)
 	now := s.time.now()
 	var counter int64
 	var due bool
@@ -44,7 +45,7 @@ func (s *Store) Poll(ctx context.Context, q store.PollQuery) (store.Page, error)
 	if err != nil {
 		return store.Page{}, err
 	}
-	rows, err := collect(stmt, q.MaxBytes, q.Agent, after, now.wall, q.Limit)
+	rows, err := s.inbox(stmt, q.Agent, after, now.wall, q.Limit, q.MaxBytes)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -72,13 +73,19 @@ func (s *Store) resolve(q store.PollQuery, counter int64, now instant) (after in
 }
 
 const deliveredQuery = `UPDATE messages SET delivered_at = ? WHERE id = ? AND delivered_at IS NULL
-	RETURNING sender, recipient, ts, type, kind`
+	RETURNING sender, recipient, ts, type, kind, status = 'queued' AND notice = 0, COALESCE(length(body), 0)`
 
 // Delivered records first hand-overs.
 func (s *Store) Delivered(ctx context.Context, ids []string, at time.Time) error {
 	return s.write(ctx, func(t *tx) error {
+		left := map[string]waiting{}
 		for _, id := range ids {
-			if err := t.delivered(id, at.UnixMilli()); err != nil {
+			if err := t.delivered(id, at.UnixMilli(), left); err != nil {
+				return err
+			}
+		}
+		for agent, w := range left {
+			if err := t.count(agent, w); err != nil {
 				return err
 			}
 		}
@@ -86,21 +93,27 @@ func (s *Store) Delivered(ctx context.Context, ids []string, at time.Time) error
 	})
 }
 
-func (t *tx) delivered(id string, at int64) error {
+// delivered records one, and notes in left what no longer waits.
+func (t *tx) delivered(id string, at int64, left map[string]waiting) error {
 	m := agentrelay.Message{ID: id}
-	var ts int64
-	first, err := t.one(deliveredQuery, []any{at, id}, &m.From, &m.To, &ts, &m.Type, &m.Kind)
+	var ts, size int64
+	var counted bool
+	first, err := t.one(deliveredQuery, []any{at, id}, &m.From, &m.To, &ts, &m.Type, &m.Kind, &counted, &size)
 	if err != nil || !first {
 		return err
 	}
 	t.writes++
 	m.TS = time.UnixMilli(ts)
 	t.report(store.EventDelivered, &m).At = time.UnixMilli(at)
+	if counted {
+		left[m.To] = waiting{left[m.To].messages - 1, left[m.To].bytes - size}
+	}
 	return nil
 }
 
 // Messages reads messages by id that agent sent or received.
-func (s *Store) Messages(_ context.Context, agent string, ids []string) (map[string]agentrelay.Message, error) {
+func (s *Store) Messages(_ context.Context, agent string, ids []string) (_ map[string]agentrelay.Message, err error) {
+	defer s.note(&err)
 	stmt, err := s.read.get(withoutBody + `WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -142,7 +155,8 @@ const rangeQuery = `SELECT
 	(SELECT max(first_position) FROM messages WHERE recipient = ?1)`
 
 // Query reads messages of an inbox, newest first.
-func (s *Store) Query(_ context.Context, f store.Filter) ([]agentrelay.Message, error) {
+func (s *Store) Query(_ context.Context, f store.Filter) (_ []agentrelay.Message, err error) {
+	defer s.note(&err)
 	if f.To != "" && f.To != f.Agent {
 		return nil, nil
 	}
@@ -188,7 +202,7 @@ func (s *Store) queryHistory(f store.Filter, now instant) ([]agentrelay.Message,
 	if err != nil {
 		return nil, err
 	}
-	p := page{left: f.MaxBytes}
+	p := page{left: f.MaxBytes, damaged: s.damagedRow}
 	for below := highest.Int64 + 1; below > lowest.Int64 && len(p.rows) < f.Limit && !p.full; below -= queryChunk {
 		if err := p.read(stmt, f.Agent, below, below-queryChunk,
 			string(f.Kind), string(f.Status), now.wall, f.From, f.Limit-len(p.rows)); err != nil {

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"bytes"
 	"database/sql"
+	"fmt"
 	"math"
 	"time"
 
@@ -18,10 +20,11 @@ const (
 
 const (
 	columns = `seq, id, sender, recipient, ts, type, kind, ack, reply_to, root_id, parent_id, status, attempts,
-		first_position, position, delivered_at, lease_id, ended_leases, receipt_id, error, expires_at, stage, due_at`
+		first_position, position, delivered_at, lease_id, ended_leases, receipt_id, error, expires_at, stage, due_at,
+		notice, COALESCE(length(body), 0)`
 	// withBody and withoutBody are what row scans.
-	withBody    = `SELECT ` + columns + `, body FROM messages `
-	withoutBody = `SELECT ` + columns + `, NULL FROM messages `
+	withBody    = `SELECT ` + columns + `, body, fingerprint FROM messages `
+	withoutBody = `SELECT ` + columns + `, NULL, NULL FROM messages `
 )
 
 // noByteLimit lets a query return bodies of any size.
@@ -39,6 +42,12 @@ type row struct {
 	expiresAt     int64
 	stage         int
 	dueAt         int64
+	notice        bool  // see schema
+	size          int64 // of the body
+	// counted is whether the inbox's counters have it as waiting.
+	counted bool
+	// fingerprint is nil where the body was not read.
+	fingerprint []byte
 	// What the transaction found, and its events tell; see store.Event.
 	givenUp, cancelled, undelivered bool
 }
@@ -51,13 +60,19 @@ func (r *row) scan(from interface{ Scan(...any) error }) error {
 	var body []byte
 	err := from.Scan(&r.seq, &r.ID, &r.From, &r.To, &ts, &r.Type, &r.Kind, &r.Ack, &r.ReplyTo, &r.RootID, &r.ParentID,
 		&r.Status, &r.Attempts, &r.firstPosition, &r.position, &delivered, &lease, &ended, &receipt, &r.Error,
-		&r.expiresAt, &r.stage, &r.dueAt, &body)
+		&r.expiresAt, &r.stage, &r.dueAt, &r.notice, &r.size, &body, &r.fingerprint)
 	r.TS = time.UnixMilli(ts)
 	if delivered.Valid {
 		r.DeliveredAt = time.UnixMilli(delivered.Int64)
 	}
 	r.leaseID, r.receiptID, r.ended, r.Body = lease.String, receipt.String, endedLeases(ended), body
+	r.counted = r.waits()
 	return err
+}
+
+// waits reports whether the message counts toward the quota of its inbox.
+func (r *row) waits() bool {
+	return r.Status == agentrelay.StatusQueued && r.DeliveredAt.IsZero() && !r.notice
 }
 
 // view is the message as others see it at a given time.
@@ -89,12 +104,27 @@ func nullable(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMilli(), Valid: true}
 }
 
+// intact reports whether a message that was read with its body is what was
+// stored. Nothing can be said of one that was erased.
+func (r *row) intact() bool {
+	if r.Body == nil && r.stage == stageErased {
+		return true
+	}
+	sum := r.Fingerprint()
+	return r.Body != nil && bytes.Equal(sum[:], r.fingerprint)
+}
+
 // page collects messages until their bodies would exceed a number of bytes;
-// it takes at least one.
+// it takes at least one. Those that are damaged are set apart, where damaged is
+// set.
 type page struct {
-	rows []*row
-	left int
-	full bool
+	rows    []*row
+	left    int
+	full    bool
+	damaged func(*row)
+	// passed is how many rows were read, and last the last of them.
+	passed int
+	last   *row
 }
 
 // read adds the rows of a query, until the page is full.
@@ -107,7 +137,13 @@ func (p *page) read(stmt *sql.Stmt, args ...any) error {
 	for rows.Next() {
 		r := new(row)
 		if err := r.scan(rows); err != nil {
-			return err
+			return fmt.Errorf("%w: a row cannot be read: %w", errDamaged, err)
+		}
+		p.passed++
+		p.last = r
+		if p.damaged != nil && !r.intact() {
+			p.damaged(r)
+			continue
 		}
 		if p.left -= len(r.Body); p.left < 0 && len(p.rows) > 0 {
 			p.full = true
@@ -116,6 +152,23 @@ func (p *page) read(stmt *sql.Stmt, args ...any) error {
 		p.rows = append(p.rows, r)
 	}
 	return rows.Err()
+}
+
+// inbox reads one page of an inbox from a position on. Damaged messages are
+// passed over, and do not keep what comes after them from being read.
+func (s *Store) inbox(stmt *sql.Stmt, agent string, after, wall int64, limit, maxBytes int) ([]*row, error) {
+	p := page{left: maxBytes, damaged: s.damagedRow}
+	for {
+		asked := limit - len(p.rows)
+		p.passed = 0
+		if err := p.read(stmt, agent, after, wall, asked); err != nil {
+			return nil, err
+		}
+		if p.full || p.passed < asked || len(p.rows) == limit {
+			return p.rows, nil
+		}
+		after = p.last.position
+	}
 }
 
 // collect reads one page.

@@ -29,6 +29,7 @@ import (
 const (
 	databaseFile = "relay.db"
 	lockFile     = "relay.lock"
+	witnessFile  = "relay.witness"
 )
 
 // Options say where the store is.
@@ -47,7 +48,11 @@ type Store struct {
 	lock    *flock.Flock
 	reader  *sql.DB
 	writer  *writer
-	time    *steadyClock
+	witness *witness
+	health  health
+	// recovered is what Recovered tells.
+	recovered bool
+	time      *steadyClock
 
 	// forgetFrom is the monotonic time before which no row is removed, since
 	// the wall clock jumped forward.
@@ -70,6 +75,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
+	if err := refuseNetwork(dir); err != nil {
+		return nil, err
+	}
 	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
 	locked, err := lock.TryLock()
 	if err != nil {
@@ -88,6 +96,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 func (s *Store) open(ctx context.Context) error {
 	path := s.path
+	var err error
+	if s.witness, err = openWitness(filepath.Join(filepath.Dir(path), witnessFile)); err != nil {
+		return err
+	}
+	if err := s.witness.refuseNew(path); err != nil {
+		return err
+	}
 	// SQLite would make the file with the umask's mode.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -106,23 +121,34 @@ func (s *Store) open(ctx context.Context) error {
 	if err := migrate(ctx, db, path); err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if s.epoch, err = establish(ctx, db, s.time.wall()); err != nil {
+	var commits int64
+	if s.epoch, commits, err = establish(ctx, db, s.time.wall()); err != nil {
 		return errors.Join(fmt.Errorf("open the database %s: %w", path, err), db.Close())
+	}
+	clean, err := s.witness.confirm(s.epoch, commits, path)
+	if err != nil {
+		return errors.Join(err, db.Close())
 	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the database %s: %w", path, err), db.Close())
 	}
-	s.writer = newWriter(s, db, conn)
+	s.writer = newWriter(s, db, conn, commits)
 	s.reader = sql.OpenDB(newConnector(path, readSettings))
 	s.reader.SetMaxOpenConns(readConnections)
 	s.reader.SetMaxIdleConns(readConnections)
 	s.read = statements{prepare: s.reader.PrepareContext}
+	s.recovered = !clean && commits > 0
+	s.beginCheck(clean)
 	return nil
 }
 
 // Epoch is the random name of this database.
 func (s *Store) Epoch() string { return s.epoch }
+
+// Recovered reports whether the store had not been closed well before it was
+// opened. Nothing that was acknowledged is lost by that.
+func (s *Store) Recovered() bool { return s.recovered }
 
 // Failed is closed when a commit failed for a reason other than a full disk.
 func (s *Store) Failed() <-chan struct{} { return s.writer.failed }
@@ -147,6 +173,7 @@ func (s *Store) Probe(ctx context.Context) error {
 // Close commits what was begun and releases the database and the directory.
 func (s *Store) Close() error {
 	var errs []error
+	s.endCheck()
 	if s.writer != nil {
 		errs = append(errs, s.writer.close())
 	}
@@ -154,17 +181,21 @@ func (s *Store) Close() error {
 		s.read.close()
 		errs = append(errs, s.reader.Close())
 	}
+	if s.witness != nil {
+		errs = append(errs, s.witness.close(s))
+	}
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
-// establish returns the database's epoch, making it in a new database.
-func establish(ctx context.Context, db *sql.DB, now int64) (epoch string, err error) {
+// establish returns the database's epoch, making it in a new database, and how
+// many commits it has.
+func establish(ctx context.Context, db *sql.DB, now int64) (epoch string, commits int64, err error) {
 	if _, err := db.ExecContext(ctx,
 		`INSERT INTO store (id, epoch, created_at) VALUES (1, ?, ?) ON CONFLICT DO NOTHING`, store.NewID(), now); err != nil {
-		return "", err
+		return "", 0, err
 	}
-	err = db.QueryRowContext(ctx, `SELECT epoch FROM store`).Scan(&epoch)
-	return epoch, err
+	err = db.QueryRowContext(ctx, `SELECT epoch, commits FROM store`).Scan(&epoch, &commits)
+	return epoch, commits, err
 }
 
 // makeDir makes a directory, and those above it, readable by the owner alone.

@@ -80,7 +80,7 @@ func TestOpenRefuses(t *testing.T) {
 				}
 				change(t, dir, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)`)
 			},
-			"newer than the 2 this program knows; use a newer agent-relay",
+			"newer than the 3 this program knows; use a newer agent-relay",
 		},
 		"a file where the directory should be": {
 			func(t *testing.T, dir string) {
@@ -270,7 +270,7 @@ func TestOneOperationDoesNotFailTheOthers(t *testing.T) {
 		bad <- s.send(ctx, func(t *tx) error {
 			m := messageTo("beta", "half", 10)
 			sum := m.Fingerprint()
-			if _, err := t.insert(m, sum[:], 77); err != nil {
+			if _, err := t.insert(m, sum[:], 77, false); err != nil {
 				return err
 			}
 			return errors.New("after writing")

@@ -126,6 +126,9 @@ func (t *tx) expire(r *row) error {
 		string(r.Status), r.Attempts, r.Error, nullable(r.DeliveredAt), string(r.ended), r.dueAt, r.seq); err != nil {
 		return err
 	}
+	if err := t.recount(r); err != nil {
+		return err
+	}
 	if !open || !r.DeliveredAt.IsZero() || r.Type == agentrelay.TypeAck {
 		return nil
 	}

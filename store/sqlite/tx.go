@@ -19,6 +19,8 @@ type tx struct {
 	shift int64
 	// writes counts what was written.
 	writes int
+	// changed says that the transaction counts as a commit.
+	changed bool
 	// events are the steps taken, to be reported once they are committed, and
 	// expected how many there will be, about.
 	events   []store.Event
@@ -143,20 +145,12 @@ func (t *tx) rows(query string, args ...any) ([]*row, error) {
 	return collect(stmt, noByteLimit, args...)
 }
 
-// nextPosition advances an inbox's counter. With registered, an inbox whose
-// agent is not registered has none.
-func (t *tx) nextPosition(agent string, registered bool) (position int64, found bool, err error) {
-	if registered {
-		found, err = t.one(`UPDATE agents SET position = position + 1
-			WHERE name = ? AND registered_at IS NOT NULL RETURNING position`, []any{agent}, &position)
-	} else {
-		found, err = t.one(`INSERT INTO agents (name, position) VALUES (?, 1)
-			ON CONFLICT (name) DO UPDATE SET position = position + 1 RETURNING position`, []any{agent}, &position)
-	}
-	if found {
-		t.writes++
-	}
-	return position, found, err
+// nextPosition advances an inbox's counter.
+func (t *tx) nextPosition(agent string) (position int64, err error) {
+	_, err = t.one(`INSERT INTO agents (name, position) VALUES (?, 1)
+		ON CONFLICT (name) DO UPDATE SET position = position + 1 RETURNING position`, []any{agent}, &position)
+	t.writes++
+	return position, err
 }
 
 // statements keeps prepared statements by their text, of which there are few.

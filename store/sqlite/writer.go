@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -46,16 +48,21 @@ type writer struct {
 	stopped chan struct{}
 	failed  chan struct{}
 	failure error // before failed is closed
+	// commits is how many there were; the witness says so too.
+	commits int64
+	reserve reserve
 }
 
-func newWriter(s *Store, db *sql.DB, conn *sql.Conn) *writer {
+func newWriter(s *Store, db *sql.DB, conn *sql.Conn, commits int64) *writer {
 	w := &writer{
-		store: s, db: db, conn: conn,
+		store: s, db: db, conn: conn, commits: commits,
 		stmts:   statements{prepare: conn.PrepareContext},
 		wake:    make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		failed:  make(chan struct{}),
+		reserve: reserve{path: filepath.Join(filepath.Dir(s.path), reserveFile), clock: s.options.Clock.Elapsed, limit: fileSizeLimit()},
 	}
+	w.regain()
 	go w.run()
 	return w
 }
@@ -147,34 +154,49 @@ func (w *writer) next() (batch []*operation, closing bool) {
 }
 
 // commit makes a batch durable and answers its callers. A batch that fails
-// for lack of space is run again without its sends, so that what is stored
-// can still be read, acknowledged and removed.
+// for lack of space is run again without its sends, which leave a reserve, so
+// that what is stored can still be read, acknowledged and removed.
 func (w *writer) commit(batch []*operation) {
 	began := w.store.options.Clock.Elapsed()
-	t, results, err := w.transaction(batch)
-	if isFull(err) {
-		full := translate(err)
-		var rest []*operation
-		for _, op := range batch {
-			if op.grows {
-				op.done <- full
-			} else {
-				rest = append(rest, op)
-			}
-		}
-		if batch = rest; len(batch) == 0 {
+	if !w.reserve.held && slices.ContainsFunc(batch, (*operation).isGrowing) && !w.regain() {
+		if batch = w.refuseSends(batch, errNoReserve); len(batch) == 0 {
 			return
 		}
-		t, results, err = w.transaction(batch)
+	}
+	t, results, err := w.transaction(batch)
+	if w.isFull(err) {
+		if batch = w.refuseSends(batch, err); len(batch) == 0 {
+			w.recycle()
+			return
+		}
+		if t, results, err = w.transaction(batch); w.isFull(err) {
+			w.spend()
+			t, results, err = w.transaction(batch)
+		}
 	}
 	if err != nil {
-		if !isFull(err) && !isBusy(err) {
+		full := w.isFull(err)
+		if !full && !isBusy(err) {
 			w.fail(err)
 		}
 		for _, op := range batch {
+			if full {
+				op.done <- storageFull(err)
+				continue
+			}
 			op.done <- translate(err)
 		}
 		return
+	}
+	if t.changed {
+		w.commits++
+		if err := w.store.witness.record(w.commits, false); err != nil {
+			w.fail(err)
+			for _, op := range batch {
+				op.done <- err
+			}
+			return
+		}
 	}
 	if t.shift != 0 {
 		w.store.time.move(t.shift)
@@ -212,6 +234,9 @@ func (w *writer) attempt(batch []*operation, guarded bool) (t *tx, results []err
 		return nil, nil, err
 	}
 	results, err = t.runAll(batch, guarded)
+	if t.changed = t.writes > 1; err == nil && t.changed { // more than BEGIN
+		err = t.exec(`UPDATE store SET commits = ?`, w.commits+1)
+	}
 	if err == nil {
 		err = t.exec(`COMMIT`)
 	}
@@ -230,6 +255,7 @@ func (w *writer) fail(err error) {
 	select {
 	case <-w.failed:
 	default:
+		w.store.note(&err)
 		w.failure = err
 		close(w.failed)
 	}
@@ -246,5 +272,6 @@ func (w *writer) close() error {
 	w.signal()
 	<-w.stopped
 	w.stmts.close()
+	w.reserve.release()
 	return errors.Join(w.conn.Close(), w.db.Close())
 }

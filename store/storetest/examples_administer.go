@@ -111,7 +111,9 @@ var administerExamples = []example{
 		f.wantInbox(ben, "m1", "m2")
 		f.clock.Advance(time.Minute)
 		f.must(f.store.Register(ctx, ben))
-		f.wantEqual("agent", f.one(ben), store.Agent{Name: ben, LastSeen: start.Add(time.Minute)})
+		f.wantEqual("agent", f.one(ben), store.Agent{
+			Name: ben, LastSeen: start.Add(time.Minute), Waiting: 2, WaitingBytes: bodies("m1", "m2"),
+		})
 		f.send("m4")
 		f.wantEqual("cursor", f.poll(ben, "").Cursor, f.cursor(ben, 3))
 		f.addAgent(ben, store.AgentPatch{}, aKey("k1"))

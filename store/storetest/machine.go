@@ -65,8 +65,10 @@ func runMachine(t *testing.T, open Opener) {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		made := 0
 		o := store.Options{
-			TTL:         rapid.SampledFrom([]time.Duration{ttl, 2 * time.Hour}).Draw(t, "TTL"),
-			MaxAttempts: rapid.IntRange(1, 2).Draw(t, "MaxAttempts"),
+			TTL:            rapid.SampledFrom([]time.Duration{ttl, 2 * time.Hour}).Draw(t, "TTL"),
+			MaxAttempts:    rapid.IntRange(1, 2).Draw(t, "MaxAttempts"),
+			MaxQueued:      rapid.SampledFrom([]int{1000, 4, 2}).Draw(t, "MaxQueued"),
+			MaxQueuedBytes: rapid.SampledFrom([]int64{1 << 20, 150, 100}).Draw(t, "MaxQueuedBytes"),
 			NewID: func() string {
 				made++
 				return fmt.Sprint("made-", made)

@@ -67,7 +67,7 @@ func (m *machine) administer(t *rapid.T) {
 func (m *machine) patch(t *rapid.T) (p store.AgentPatch) {
 	p.Description = somePatch(t, "description", "", "does things")
 	p.AllowedTargets = somePatch(t, "targets", nil, []string{}, []string{ann, ben})
-	p.MaxQueued = somePatch(t, "most", int64(7))
+	p.MaxQueued = somePatch(t, "most", int64(3))
 	return p
 }
 

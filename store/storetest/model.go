@@ -18,6 +18,8 @@ type model struct {
 	epoch       string
 	ttl         time.Duration
 	maxAttempts int
+	maxQueued   int
+	maxBytes    int64
 
 	agents map[string]*inbox
 	rows   map[string]*row
@@ -58,6 +60,7 @@ type row struct {
 	firstHandOver   bool // by the current lease
 	ended           map[ending]store.Settled
 	receipt         string // id of the one receipt
+	notice          bool   // a receipt of the store's own
 	givenUp         bool   // Error is the store's own words
 	expires         time.Time
 	stage           stage
@@ -89,7 +92,7 @@ type receipt struct {
 
 func newModel(clock *Clock, epoch string, o store.Options) *model {
 	m := &model{
-		clock: clock, epoch: epoch, ttl: o.TTL, maxAttempts: o.MaxAttempts,
+		clock: clock, epoch: epoch, ttl: o.TTL, maxAttempts: o.MaxAttempts, maxQueued: o.MaxQueued, maxBytes: o.MaxQueuedBytes,
 		agents: map[string]*inbox{}, rows: map[string]*row{},
 	}
 	m.open()
@@ -137,6 +140,13 @@ func (m *model) enqueue(msg agentrelay.Message) (store.Enqueued, error) {
 	if !m.inbox(msg.To).registered {
 		return store.Enqueued{}, agentrelay.ErrNoSuchAgent
 	}
+	most := m.maxQueued
+	if own := m.inbox(msg.To).set.MaxQueued; own > 0 {
+		most = int(own)
+	}
+	if n, size := m.waits(msg.To); n >= most || size+int64(len(msg.Body)) > m.maxBytes {
+		return store.Enqueued{}, agentrelay.ErrQueueFull
+	}
 	return store.Enqueued{TS: m.insert(msg).TS}, nil
 }
 
@@ -171,7 +181,7 @@ func (m *model) send(about *row, failed bool, text string) {
 		ID: "receipt of " + about.ID, From: about.To, To: about.From, Type: agentrelay.TypeAck,
 		Kind: agentrelay.KindMessage, ReplyTo: about.ID,
 	})
-	about.receipt = r.ID
+	about.receipt, r.notice = r.ID, true
 	m.made = append(m.made, receipt{row: r, about: about, failed: failed, text: text})
 }
 

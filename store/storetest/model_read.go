@@ -113,6 +113,17 @@ func outline(v agentrelay.Message) agentrelay.Message {
 	}
 }
 
+// waits counts what counts toward the quota of an inbox.
+func (m *model) waits(agent string) (n int, size int64) {
+	for _, r := range m.rows {
+		if r.To == agent && r.Status == agentrelay.StatusQueued && r.DeliveredAt.IsZero() && !r.notice {
+			n++
+			size += int64(len(r.Body))
+		}
+	}
+	return n, size
+}
+
 func (m *model) registered() []store.Agent {
 	var list []store.Agent
 	for name, b := range m.agents {
@@ -128,6 +139,7 @@ func (m *model) agent(name string) store.Agent {
 	b := m.agents[name]
 	a := b.set
 	a.Name, a.LastSeen = name, b.lastSeen
+	a.Waiting, a.WaitingBytes = m.waits(name)
 	a.Keys = slices.SortedFunc(slices.Values(a.Keys), func(a, b store.Key) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})

@@ -43,6 +43,7 @@ func Run(t *testing.T, open Opener) {
 	t.Run("Enqueue", func(t *testing.T) { runExamples(t, open, enqueueExamples) })
 	t.Run("Poll", func(t *testing.T) { runExamples(t, open, pollExamples) })
 	t.Run("Query", func(t *testing.T) { runExamples(t, open, queryExamples) })
+	t.Run("Quota", func(t *testing.T) { runExamples(t, open, quotaExamples) })
 	t.Run("Lease", func(t *testing.T) { runExamples(t, open, leaseExamples) })
 	t.Run("LeaseEnd", func(t *testing.T) { runExamples(t, open, leaseEndExamples) })
 	t.Run("Acknowledge", func(t *testing.T) { runExamples(t, open, acknowledgeExamples) })

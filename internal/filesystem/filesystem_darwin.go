@@ -1,10 +1,10 @@
-package setup
+package filesystem
 
 import "golang.org/x/sys/unix"
 
-// fileSystem tells what dir lies on. network names a file system that a
+// Network tells what dir lies on. network names a file system that a
 // database should not be on, and is empty for any other.
-func fileSystem(dir string) (network string, known bool, err error) {
+func Network(dir string) (network string, known bool, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return "", false, err

@@ -1,4 +1,4 @@
-package setup
+package filesystem
 
 import (
 	"path/filepath"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// fileSystem tells what dir lies on. network names a file system that a
+// Network tells what dir lies on. network names a file system that a
 // database should not be on, and is empty for any other.
-func fileSystem(dir string) (network string, known bool, err error) {
+func Network(dir string) (network string, known bool, err error) {
 	root, err := windows.UTF16PtrFromString(filepath.VolumeName(dir) + `\`)
 	if err != nil {
 		return "", false, err

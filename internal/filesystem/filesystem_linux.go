@@ -1,11 +1,11 @@
-package setup
+package filesystem
 
 import "golang.org/x/sys/unix"
 
-// networkFileSystems are those that leave locks or durability to another
+// networks are those that leave locks or durability to another
 // machine, by their number in statfs(2). 9P and virtiofs are how a virtual
 // machine sees its host's files; FUSE may be anything, sshfs among it.
-var networkFileSystems = map[uint32]string{
+var networks = map[uint32]string{
 	unix.NFS_SUPER_MAGIC:   "NFS",
 	unix.SMB_SUPER_MAGIC:   "SMB",
 	unix.CIFS_SUPER_MAGIC:  "CIFS",
@@ -21,12 +21,12 @@ var networkFileSystems = map[uint32]string{
 	0x013111a8:             "IBRIX",
 }
 
-// fileSystem tells what dir lies on. network names a file system that a
+// Network tells what dir lies on. network names a file system that a
 // database should not be on, and is empty for any other.
-func fileSystem(dir string) (network string, known bool, err error) {
+func Network(dir string) (network string, known bool, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return "", false, err
 	}
-	return networkFileSystems[uint32(s.Type)], true, nil
+	return networks[uint32(s.Type)], true, nil
 }

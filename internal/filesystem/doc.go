@@ -1,0 +1,2 @@
+// Package filesystem tells what a directory lies on.
+package filesystem

@@ -1,0 +1,4 @@
+package sqlite
+
+// fileSizeLimit is 0: there is none on Windows.
+func fileSizeLimit() int64 { return 0 }
