@@ -12,7 +12,7 @@ const (
 	// countEvery is how often at most the store is asked for its statistics;
 	// all who ask meanwhile share the answer. Where counting takes long, it is
 	// done less often, so that it takes a hundredth of the time at most.
-	countEvery   = 5 * time.Second
+	countEvery   = time.Second
 	countShare   = 100
 	countTimeout = 5 * time.Second
 )
