@@ -135,7 +135,9 @@ func TestMessagesAcrossARestart(t *testing.T) {
 			if err := <-restarted; err != nil {
 				t.Fatal(err)
 			}
-			if away == 0 || back != 1 {
+			// A connection that breaks is made anew at once, and may find the
+			// broker back already.
+			if (away > 0) != (back == 1) || away == 0 && name == "shut down" {
 				t.Errorf("away %d times, back %d", away, back)
 			}
 		})
