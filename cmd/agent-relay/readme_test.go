@@ -4,10 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agent-relay/agent-relay/client"
 )
 
 // readmeBlocks are the blocks of code in that language that a section of
@@ -130,6 +133,32 @@ func TestReadmeGo(t *testing.T) {
 	}
 	if err := shout.Wait(); err != nil || said.Len() > 0 {
 		t.Errorf("%v: %s", err, &said)
+	}
+}
+
+// TestReadmeOperating runs what the README shows for operators, but for what
+// goes on until it is interrupted.
+func TestReadmeOperating(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil || runtime.GOOS == "windows" {
+		cannotRun(t, "README.md's shell cannot run here: %v", err)
+	}
+	r := startRelay(t, relayOptions{env: []string{"XDG_RUNTIME_DIR=", "RUNTIME_DIRECTORY="}})
+	planner := r.registered("planner")
+	dir := t.TempDir()
+	for _, block := range readmeBlocks(t, "Operating a broker", "sh") {
+		if strings.Contains(block, "agent-relay events") {
+			continue
+		}
+		cmd := r.readmeCommand(dir, "sh", "-ec", block)
+		// The secret in the environment would go before the credentials.
+		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+dir, "XDG_RUNTIME_DIR=", "RUNTIME_DIRECTORY=", "AGENT_RELAY_SECRET=")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s\n%s", err, block, out)
+		}
+	}
+	page, err := planner.Poll(t.Context(), client.PollOptions{})
+	if err != nil || len(page.Messages) != 1 || page.Messages[0].From != "worker" {
+		t.Errorf("the planner got %v, %v", page.Messages, err)
 	}
 }
 
