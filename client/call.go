@@ -55,7 +55,8 @@ func (c *Client) once(ctx context.Context, k call, result any, sound func() bool
 
 // roundTrip makes a request, and, where a connection that was kept turns out to
 // be dead, another one under a signature of its own: a broker takes each
-// signature once.
+// signature once. All calls may be repeated but for a pull, whose answer may
+// have been lost.
 func (c *Client) roundTrip(ctx context.Context, k call) (answer, error) {
 	limit := c.timeout + k.wait
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -65,7 +66,7 @@ func (c *Client) roundTrip(ctx context.Context, k call) (answer, error) {
 		GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
 	})
 	a, err := c.exchange(limited, k)
-	if errors.Is(err, errBroken) && reused && k.method == http.MethodGet && limited.Err() == nil {
+	if errors.Is(err, errBroken) && reused && k.target != pullTarget && limited.Err() == nil {
 		a, err = c.exchange(limited, k)
 	}
 	if errors.Is(err, errBroken) {

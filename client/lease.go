@@ -9,6 +9,8 @@ import (
 	agentrelay "github.com/agent-relay/agent-relay"
 )
 
+const pullTarget = "/v1/pull"
+
 // PullOptions say what to take for work.
 type PullOptions struct {
 	// Limit and MaxBytes bound the answer as in PollOptions.
@@ -34,7 +36,7 @@ func (c *Client) Pull(ctx context.Context, o PullOptions) ([]agentrelay.Message,
 	var result struct {
 		Messages *[]agentrelay.Message `json:"messages"`
 	}
-	err := c.do(ctx, call{method: http.MethodPost, target: "/v1/pull", body: object(b), wait: wait}, &result,
+	err := c.do(ctx, call{method: http.MethodPost, target: pullTarget, body: object(b), wait: wait}, &result,
 		func() bool { return result.Messages != nil })
 	if err != nil {
 		return nil, err

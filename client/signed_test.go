@@ -130,8 +130,8 @@ func TestSignedAnewOnce(t *testing.T) {
 	}
 }
 
-// A connection that was kept and turns out dead costs a GET nothing, and no
-// signature is sent twice.
+// A connection that was kept and turns out dead costs a call nothing, and no
+// signature is sent twice. A pull may have been answered on it.
 func TestDeadConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,7 +156,7 @@ func TestDeadConnection(t *testing.T) {
 			if answered == 1 {
 				return // the second request of a connection gets no answer
 			}
-			body := `{"peers":[]}`
+			body := `{"peers":[],"ok":true,"agent":"alpha","messages":[]}`
 			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Relay-Signature: %s\r\n\r\n%s",
 				len(body), agentrelay.SignAnswer(testSecret, signature, 200, []byte(body)), body)
 		}
@@ -171,10 +171,17 @@ func TestDeadConnection(t *testing.T) {
 		}
 	})
 	c := newClient(t, Options{URL: "http://" + listener.Addr().String()})
-	for range 4 {
-		if _, err := c.Peers(t.Context()); err != nil {
+	for i := range 4 {
+		err := c.Register(t.Context())
+		if i%2 == 0 {
+			_, err = c.Peers(t.Context())
+		}
+		if err != nil {
 			t.Error(err)
 		}
+	}
+	if _, err := c.Pull(t.Context(), PullOptions{}); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("a pull: %v", err)
 	}
 	c.Close()
 	listener.Close()
@@ -186,7 +193,7 @@ func TestDeadConnection(t *testing.T) {
 		}
 		used[signature] = true
 	}
-	if len(seen) != 7 { // each of the last three found a dead connection first
+	if len(seen) != 12 { // each of the six calls but the first found a dead connection, and so did the pull
 		t.Errorf("%d requests arrived", len(seen))
 	}
 }
