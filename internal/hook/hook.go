@@ -112,18 +112,6 @@ type Result struct {
 // Failed is the result of an event of which nothing was run.
 func Failed(failures ...Failure) Result { return Result{Errors: failures} }
 
-// Rejected returns the first script that said no: that ended by itself, and
-// not with status 0. Scripts that were refused, could not start or took too
-// long said nothing.
-func (r Result) Rejected() (script string, rejected bool) {
-	for _, f := range r.Errors {
-		if f.Code != 0 && f.Reason == "" {
-			return f.Script, true
-		}
-	}
-	return "", false
-}
-
 // AppendJSON appends the answer as JSON of at most limit bytes; failures that
 // do not fit are left out at the end, OK stays as it is. A single failure
 // fits into 32 KiB.

@@ -78,19 +78,6 @@ func TestOneFailureFits(t *testing.T) {
 	}
 }
 
-func TestRejected(t *testing.T) {
-	timedOut, refused := Failure{Script: "a", Reason: "timed out (>5s)"}, Failure{Script: "b", Reason: "refused: mode"}
-	if script, rejected := Failed(timedOut, refused).Rejected(); rejected {
-		t.Errorf("rejected by %q, which said nothing", script)
-	}
-	if script, _ := Failed(timedOut, Failure{Script: "c", Code: 3}, Failure{Script: "d", Code: -1}).Rejected(); script != "c" {
-		t.Errorf("rejected by %q, want c", script)
-	}
-	if script, _ := Failed(Failure{Script: "d", Code: -1}).Rejected(); script != "d" {
-		t.Errorf("rejected by %q, want d, which a signal ended", script)
-	}
-}
-
 func TestRunFailure(t *testing.T) {
 	if f, failed := (Run{Script: "a", StderrTail: "chatter"}).Failure(); failed {
 		t.Errorf("a run with status 0 failed: %+v", f)
