@@ -2,13 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	agentrelay "github.com/agent-relay/agent-relay"
 )
 
 // The config says whether the secret is good for agents without keys.
@@ -16,25 +12,10 @@ func TestServeRequiresAgentKeys(t *testing.T) {
 	for line, want := range map[string]string{"": `"agent":"alpha"`, "require_agent_keys: true": `"code":"unknown_agent"`} {
 		r := startRelay(t, relayOptions{lines: []string{line}})
 		now := time.Now()
-		stamp := fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond())
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/register", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Header.Set(agentrelay.HeaderAgent, "alpha")
-		q.Header.Set(agentrelay.HeaderTimestamp, stamp)
-		q.Header.Set(agentrelay.HeaderSignature, agentrelay.Sign(scriptSecret, q.Method, "/register", stamp, nil))
-		resp, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || !strings.Contains(string(body), want) {
-			t.Errorf("%q: %s, %v", line, body, err)
+		if got := r.registers(fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond())); !strings.Contains(got, want) {
+			t.Errorf("%q: %s", line, got)
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
 }
 
 // A selfcheck knows that the secret lets nobody in.
