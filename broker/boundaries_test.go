@@ -212,6 +212,22 @@ func TestEnforcedHooks(t *testing.T) {
 	}
 }
 
+// All scripts together have the time of a write, whatever the sender allows.
+func TestEnforcedHooksAreBounded(t *testing.T) {
+	var left time.Duration
+	h := &hooksOf{decide: func(ctx context.Context, _ int) hook.Result {
+		if deadline, ok := ctx.Deadline(); ok {
+			left = time.Until(deadline)
+		}
+		return yes
+	}}
+	f := newHookedFixture(t, NewBoundaries(h, true))
+	f.send("m1")
+	if left <= 0 || left > writeTimeout {
+		t.Errorf("the hooks have %v, want at most %v", left, writeTimeout)
+	}
+}
+
 // No hook is asked about what cannot be stored anyway.
 func TestEnforcedHooksComeLast(t *testing.T) {
 	h := &hooksOf{decide: says(yes)}
