@@ -3,8 +3,10 @@
 package hooks
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -234,9 +236,40 @@ func TestUnreadableDirectories(t *testing.T) {
 	}
 }
 
+// asNobody runs a test again as a user to whom something can be forbidden, which
+// root is not, and reports whether that was done.
+func asNobody(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return false
+	}
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	program, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "hooks.test")
+	if err := errors.Join(os.WriteFile(path, program, 0o755), os.Chmod(dir, 0o755), os.Chown(dir, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("as nobody: %v\n%s", err, out)
+	}
+	return true
+}
+
 func TestForbiddenDirectory(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("nothing is forbidden to root")
+	if asNobody(t) {
+		return
 	}
 	f := newFixture(t, Options{})
 	f.chmod(f.path(""), 0)
